@@ -1,0 +1,1 @@
+"""Training: a word table in, a tokenizer out."""
