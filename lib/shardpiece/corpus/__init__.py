@@ -1,0 +1,1 @@
+"""What to read: Parquet files, their splits, and the documents in them."""

@@ -1,0 +1,145 @@
+"""Splits: the row groups of the input, planned on the driver, read by executors.
+
+A split has an identity (path and row group) that does not depend on the cluster, so what was done with it can be
+recorded and repeated. Executors open splits through fsspec and pyarrow; measured on two cores that moves about twice
+the bytes per second of ``spark.read.parquet(...).mapInArrow(...)``.
+"""
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import asdict, dataclass
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from shardpiece import storage
+from shardpiece.corpus.sources import SourceFile
+from shardpiece.errors import InputError
+
+_BATCH_BYTES = 8 << 20
+_BATCH_ROWS = 65_536
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The columns a job reads; ``id`` and ``group`` may be absent."""
+
+    text: str
+    id: str | None = None
+    group: str | None = None
+
+    def names(self) -> list[str]:
+        return list(dict.fromkeys(name for name in (self.text, self.id, self.group) if name))
+
+
+@dataclass(frozen=True, order=True)
+class Split:
+    """One row group: ``first_row`` is its first row's index in the file, ``text_bytes`` the uncompressed size of
+    its text column as the Parquet footer states it."""
+
+    path: str
+    row_group: int
+    first_row: int
+    rows: int
+    text_bytes: int
+
+
+def plan_splits(files: list[SourceFile], columns: Columns) -> list[Split]:
+    """Read every footer and list the row groups in order of path and position.
+
+    Raises InputError for a file that is not Parquet, a missing column, or a column of the wrong type.
+    """
+    with ThreadPoolExecutor(16) as pool:
+        return [split for splits in pool.map(lambda file: _file_splits(file, columns), files) for split in splits]
+
+
+def pack_splits(splits: list[Split], target_bytes: int) -> list[list[Split]]:
+    """Consecutive splits in groups of about ``target_bytes`` of text: a function of the splits alone."""
+    groups: list[list[Split]] = []
+    size = 0
+    for split in splits:
+        if not groups or size + split.text_bytes > target_bytes:
+            groups.append([])
+            size = 0
+        groups[-1].append(split)
+        size += split.text_bytes
+    return groups
+
+
+def ledger(files: list[SourceFile], splits: list[Split]) -> list[dict]:
+    """What was read, for manifests: path, bytes and rows of every file."""
+    rows: dict[str, int] = {}
+    for split in splits:
+        rows[split.path] = rows.get(split.path, 0) + split.rows
+    return [asdict(file) | {"rows": rows.get(file.path, 0)} for file in files]
+
+
+def read_split(split: Split, columns: Columns) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """The split's batches of a few megabytes, each with the index of its first row in the file."""
+    row_bytes = max(1, split.text_bytes // max(1, split.rows))
+    batch_rows = max(1, min(_BATCH_ROWS, _BATCH_BYTES // row_bytes))
+    row = split.first_row
+    try:
+        with closing(_open(split.path)) as parquet:
+            for batch in parquet.iter_batches(batch_rows, row_groups=[split.row_group], columns=columns.names()):
+                yield row, batch
+                row += batch.num_rows
+    except (pa.ArrowException, OSError) as error:
+        raise InputError(f"{split.path}, row group {split.row_group}: cannot be read ({_one_line(error)})") from None
+
+
+def _open(path: str) -> pq.ParquetFile:
+    if storage.is_local(path):
+        return pq.ParquetFile(storage.filesystem(path)[1], memory_map=True)
+    fs, inner = storage.filesystem(path)
+    return pq.ParquetFile(fs.open(inner, "rb"), pre_buffer=True)
+
+
+def _file_splits(file: SourceFile, columns: Columns) -> list[Split]:
+    try:
+        parquet = _open(file.path)
+    except (pa.ArrowException, OSError) as error:
+        raise InputError(f"{file.path}: not a readable Parquet file ({_one_line(error)})") from None
+    with closing(parquet):
+        schema = parquet.schema_arrow
+        for role, name in (("text", columns.text), ("id", columns.id), ("group", columns.group)):
+            if name is None:
+                continue
+            if name not in schema.names:
+                raise InputError(
+                    f"{file.path}: no column {name!r} (its columns: {', '.join(schema.names) or 'none'}). "
+                    f"Choose one with --{role}-column."
+                )
+            kind = schema.field(name).type
+            if role == "text" and not _is_text(kind):
+                raise InputError(f"{file.path}: column {name!r} holds {kind}, not text (string or binary)")
+            if role != "text" and pa.types.is_nested(kind):
+                raise InputError(f"{file.path}: column {name!r} holds {kind}; a {role} must be a plain value")
+        metadata = parquet.metadata
+        leaf = next(i for i in range(metadata.num_columns) if metadata.schema.column(i).path == columns.text)
+        splits = []
+        row = 0
+        for g in range(metadata.num_row_groups):
+            group = metadata.row_group(g)
+            if group.num_rows:
+                size = group.column(leaf).total_uncompressed_size
+                splits.append(Split(file.path, g, row, group.num_rows, size))
+            row += group.num_rows
+        return splits
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    return (
+        pa.types.is_string(kind)
+        or pa.types.is_large_string(kind)
+        or pa.types.is_binary(kind)
+        or pa.types.is_large_binary(kind)
+        or kind in (pa.string_view(), pa.binary_view())
+    )
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())[:300]

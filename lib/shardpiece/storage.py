@@ -1,0 +1,187 @@
+"""Files anywhere fsspec reaches: local paths and s3://, gs://, abfs://, memory:// URLs, handled alike.
+
+A write is visible whole or not at all: local files are written under a temporary name and renamed, object stores
+publish an object when its upload is complete.
+"""
+
+import json
+import os
+import uuid
+from collections.abc import Callable
+from typing import IO
+
+import fsspec
+import xxhash
+
+from shardpiece.errors import ConfigError, FormatError, OutputError
+
+_LOCAL = ("file", "local")
+
+
+def filesystem(path: str):
+    """The fsspec file system of ``path`` and the path inside it. Raises ConfigError when its driver is missing."""
+    try:
+        return fsspec.core.url_to_fs(path)
+    except ImportError as error:
+        raise ConfigError(
+            f"{path}: {error}. Install the extra for this store: pip install 'shardpiece[s3]', [gcs] or [azure]"
+        ) from None
+    except ValueError as error:
+        raise ConfigError(f"{path}: {error}") from None
+
+
+def is_local(path: str) -> bool:
+    fs, _ = filesystem(path)
+    protocol = fs.protocol if isinstance(fs.protocol, tuple) else (fs.protocol,)
+    return any(name in _LOCAL for name in protocol)
+
+
+def absolute(path: str) -> str:
+    """``path`` made independent of the working directory: executors have another one."""
+    return os.path.abspath(filesystem(path)[1]) if is_local(path) else path.rstrip("/")  # noqa: PTH100
+
+
+def join(directory: str, *names: str) -> str:
+    return "/".join([directory.rstrip("/"), *names])
+
+
+def exists(path: str) -> bool:
+    fs, inner = filesystem(path)
+    return fs.exists(inner)
+
+
+def list_names(directory: str) -> list[str]:
+    """Sorted base names of what lies in a directory; empty when it does not exist."""
+    fs, inner = filesystem(directory)
+    fs.invalidate_cache()
+    try:
+        return sorted(entry.rstrip("/").rsplit("/", 1)[-1] for entry in fs.ls(inner, detail=False))
+    except FileNotFoundError:
+        return []
+
+
+def read_bytes(path: str) -> bytes:
+    fs, inner = filesystem(path)
+    return fs.cat_file(inner)
+
+
+def read_json(path: str) -> dict:
+    """Raises FormatError naming the file when it is missing or not a JSON object."""
+    try:
+        value = json.loads(read_bytes(path))
+    except FileNotFoundError:
+        raise FormatError(f"{path}: no such file") from None
+    except (ValueError, OSError) as error:
+        raise FormatError(f"{path}: not readable as JSON ({error})") from None
+    if not isinstance(value, dict):
+        raise FormatError(f"{path}: expected a JSON object, found {type(value).__name__}")
+    return value
+
+
+def canonical_json(value) -> bytes:
+    """The one JSON spelling of a value that fingerprints are taken of."""
+    return json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def pretty_json(value) -> bytes:
+    return (json.dumps(value, indent=1, ensure_ascii=False) + "\n").encode()
+
+
+def write_file(path: str, write: Callable[[IO[bytes]], None]) -> None:
+    """Create ``path`` with what ``write`` puts into the open file, atomically; parents are made.
+
+    Raises OutputError when the place is not writable or full.
+    """
+    fs, inner = filesystem(path)
+    local = is_local(path)
+    target = f"{inner}.{uuid.uuid4().hex[:12]}.tmp" if local else inner
+    try:
+        if local:
+            os.makedirs(os.path.dirname(inner) or ".", exist_ok=True)  # noqa: PTH103, PTH120
+        with fs.open(target, "wb") as file:
+            write(file)
+        if local:
+            os.replace(target, inner)  # noqa: PTH105
+    except OSError as error:
+        if local and fs.exists(target):
+            fs.rm_file(target)
+        raise OutputError(f"{path}: cannot be written ({error.strerror or error})") from error
+    except BaseException:
+        if local and fs.exists(target):
+            fs.rm_file(target)
+        raise
+
+
+def write_bytes(path: str, data: bytes) -> None:
+    write_file(path, lambda file: file.write(data))
+
+
+def remove(path: str) -> None:
+    """Remove a file or a directory with all it holds; nothing happens where there is none."""
+    fs, inner = filesystem(path)
+    if fs.exists(inner):
+        fs.rm(inner, recursive=True)
+    fs.invalidate_cache()
+
+
+def check_writable(directory: str) -> None:
+    """Write and remove a small file in ``directory``. Raises OutputError naming the directory."""
+    probe = join(directory, f".shardpiece-{uuid.uuid4().hex[:12]}")
+    try:
+        write_bytes(probe, b"")
+        remove(probe)
+    except (OSError, OutputError) as error:
+        reason = error.__cause__ or error
+        raise OutputError(
+            f"{directory}: this output cannot be written ({getattr(reason, 'strerror', None) or reason}). "
+            f"Choose another --output or change its permissions."
+        ) from None
+
+
+class ChecksumWriter:
+    """A write-only file that passes bytes on and keeps their number and XXH3-64."""
+
+    def __init__(self, file: IO[bytes]):
+        self._file = file
+        self._hash = xxhash.xxh3_64()
+        self.size = 0
+        self.closed = False
+
+    def write(self, data) -> int:
+        view = memoryview(data).cast("B") if not isinstance(data, bytes) else data
+        self._file.write(view)
+        self._hash.update(view)
+        self.size += len(view)
+        return len(view)
+
+    def tell(self) -> int:
+        return self.size
+
+    def flush(self) -> None:
+        pass
+
+    def close(self) -> None:
+        self.closed = True
+
+    def writable(self) -> bool:
+        return True
+
+    def readable(self) -> bool:
+        return False
+
+    def seekable(self) -> bool:
+        return False
+
+    @property
+    def checksum(self) -> str:
+        return f"xxh3:{self._hash.hexdigest()}"
+
+
+def checksum(path: str) -> str:
+    """XXH3-64 of a file's content, as in manifests."""
+    fs, inner = filesystem(path)
+    state = xxhash.xxh3_64()
+    with fs.open(inner, "rb") as file:
+        while block := file.read(1 << 22):
+            state.update(block)
+    return f"xxh3:{state.hexdigest()}"

@@ -1,0 +1,1 @@
+"""Tokenizers: pre-tokenizer, model, special tokens; encoding and decoding; file formats."""

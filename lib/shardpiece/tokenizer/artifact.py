@@ -1,0 +1,73 @@
+"""The tokenizer artifact: a directory with ``tokenizer.json`` (Hugging Face) and ``shardpiece.json``.
+
+shardpiece.json is written last and holds the fingerprint, so a directory that loads is a finished one.
+"""
+
+import json
+
+from shardpiece import storage
+from shardpiece.errors import FormatError
+from shardpiece.text.pretokenizers import PreTokenizer
+from shardpiece.tokenizer.formats import huggingface
+from shardpiece.tokenizer.tokenizer import Tokenizer
+
+TOKENIZER_FILE = "tokenizer.json"
+METADATA_FILE = "shardpiece.json"
+FORMAT = "shardpiece-tokenizer"
+VERSION = 1
+
+
+def save(tokenizer: Tokenizer, directory: str) -> None:
+    """Write the artifact; shardpiece.json is removed first and written last."""
+    storage.remove(storage.join(directory, METADATA_FILE))
+    for name, content in to_files(tokenizer).items():
+        storage.write_bytes(storage.join(directory, name), content)
+
+
+def load(directory: str) -> Tokenizer:
+    """Read an artifact. Raises FormatError when it is absent, unfinished, of another version or altered."""
+    metadata = read_metadata(directory)
+    path = storage.join(directory, TOKENIZER_FILE)
+    return _assemble(storage.read_json(path), metadata, path)
+
+
+def read_metadata(directory: str) -> dict:
+    """The content of shardpiece.json. Raises FormatError when this is no finished artifact."""
+    path = storage.join(directory, METADATA_FILE)
+    if not storage.exists(path):
+        raise FormatError(f"{directory}: no tokenizer here ({METADATA_FILE} is missing). Make one with: shardpiece train")
+    metadata = storage.read_json(path)
+    if metadata.get("format") != FORMAT or metadata.get("version") != VERSION:
+        raise FormatError(f"{path}: not a tokenizer of version {VERSION}")
+    return metadata
+
+
+def to_files(tokenizer: Tokenizer) -> dict[str, bytes]:
+    """The artifact's files by name, in the order to write them; also what the driver broadcasts."""
+    metadata = {
+        "format": FORMAT,
+        "version": VERSION,
+        "fingerprint": tokenizer.fingerprint,
+        "vocab_size": tokenizer.vocab_size,
+        "pretokenizer": tokenizer.pretokenizer.spec,
+        "normalizer": None,
+        "special_tokens": {text: tokenizer.special_id(text) for text in tokenizer.special_tokens},
+        "provenance": tokenizer.provenance,
+    }
+    return {TOKENIZER_FILE: huggingface.to_bytes(tokenizer), METADATA_FILE: storage.pretty_json(metadata)}
+
+
+def from_files(files: dict[str, bytes]) -> Tokenizer:
+    """The tokenizer from what ``to_files`` gave."""
+    return _assemble(json.loads(files[TOKENIZER_FILE]), json.loads(files[METADATA_FILE]), TOKENIZER_FILE)
+
+
+def _assemble(content: dict, metadata: dict, source: str) -> Tokenizer:
+    tokenizer = huggingface.from_json(content, PreTokenizer.from_spec(metadata["pretokenizer"]), source)
+    if tokenizer.fingerprint != metadata["fingerprint"]:
+        raise FormatError(
+            f"{source}: its content has the fingerprint {tokenizer.fingerprint[:12]}…, "
+            f"{METADATA_FILE} says {metadata['fingerprint'][:12]}…: one of the two files was changed"
+        )
+    tokenizer.provenance.update(metadata.get("provenance", {}))
+    return tokenizer

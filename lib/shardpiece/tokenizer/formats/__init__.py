@@ -1,0 +1,1 @@
+"""Tokenizer files: the artifact directory, Hugging Face tokenizer.json, tiktoken ranks."""

@@ -1,0 +1,135 @@
+"""The Tokenizer: pre-tokenizer, model and special tokens as one object that encodes and decodes."""
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+
+from shardpiece import storage
+from shardpiece.errors import ConfigError, FormatError
+from shardpiece.text.documents import Documents
+from shardpiece.text.pretokenizers import PreTokenizer
+from shardpiece.tokenizer.bpe import BPEEncoder, BPEModel
+
+
+@dataclass(frozen=True)
+class Tokenizer:
+    """A byte-level BPE tokenizer without normalizer: ``decode_bytes(encode(x))`` gives x back for every text.
+
+    ``special_tokens``: texts of the special tokens, whose ids follow the model's vocabulary in this order. Text that
+    spells one is ordinary text to ``encode``. ``provenance``: how it was trained; no part of its identity.
+    """
+
+    pretokenizer: PreTokenizer
+    model: BPEModel
+    special_tokens: tuple[str, ...] = ()
+    provenance: dict = field(default_factory=dict, compare=False, repr=False)
+
+    def __post_init__(self):
+        if len(set(self.special_tokens)) != len(self.special_tokens):
+            raise ConfigError(f"a special token is listed twice: {', '.join(self.special_tokens)}")
+        for token in self.special_tokens:
+            if not token:
+                raise ConfigError("a special token is empty")
+            if token.encode() in set(self.model.vocab):
+                raise FormatError(f"special token {token!r} is also an ordinary token")
+
+    # --- identity -----------------------------------------------------------------------------------------------
+
+    @property
+    def vocab_size(self) -> int:
+        """Number of ids, special tokens included; the largest id is one less."""
+        return len(self.model) + len(self.special_tokens)
+
+    @property
+    def fingerprint(self) -> str:
+        """SHA-256 over everything that decides ids: the pre-tokenizer's pattern, vocabulary, merges and special
+        tokens. Shards carry it."""
+        cached = self.__dict__.get("_fingerprint")
+        if cached is None:
+            state = hashlib.sha256()
+            state.update(
+                storage.canonical_json(
+                    {
+                        "type": "byte-level-bpe",
+                        "normalizer": None,
+                        "pretokenizer": self.pretokenizer.fingerprint,
+                        "special_tokens": list(self.special_tokens),
+                        "vocab_size": len(self.model),
+                        "merges": len(self.model.merges),
+                    }
+                )
+            )
+            for token in self.model.vocab:
+                state.update(len(token).to_bytes(4, "little") + token)
+            state.update(self.model.merges.astype("<i4").tobytes())
+            cached = state.hexdigest()
+            object.__setattr__(self, "_fingerprint", cached)
+        return cached
+
+    def special_id(self, token: str) -> int:
+        """The id of a special token. Raises ConfigError naming those there are."""
+        try:
+            return len(self.model) + self.special_tokens.index(token)
+        except ValueError:
+            known = ", ".join(self.special_tokens) or "none"
+            raise ConfigError(f"the tokenizer has no special token {token!r} (it has: {known})") from None
+
+    def token_bytes(self, token_id: int) -> bytes:
+        """The bytes an id stands for. Raises ConfigError for an id outside the vocabulary."""
+        if not 0 <= token_id < self.vocab_size:
+            raise ConfigError(f"token id {token_id} is outside the vocabulary of {self.vocab_size} tokens")
+        if token_id < len(self.model):
+            return self.model.vocab[token_id]
+        return self.special_tokens[token_id - len(self.model)].encode()
+
+    # --- encoding -----------------------------------------------------------------------------------------------
+
+    @property
+    def encoder(self) -> BPEEncoder:
+        """The encoder with its tables and cache, made at first use. Not for several threads at once."""
+        cached = self.__dict__.get("_encoder")
+        if cached is None:
+            cached = BPEEncoder(self.model)
+            object.__setattr__(self, "_encoder", cached)
+        return cached
+
+    def encode_documents(self, documents: Documents) -> tuple[np.ndarray, np.ndarray]:
+        """(tokens int32, offsets int64 [documents + 1]): document d is tokens[offsets[d]:offsets[d + 1]]."""
+        return self.encoder.encode(documents, self.pretokenizer.split(documents))
+
+    def encode(self, text: str) -> list[int]:
+        """Token ids of a text. Lone surrogates are encoded as U+FFFD."""
+        return self.encode_documents(Documents.from_strings([text]))[0].tolist()
+
+    def encode_batch(self, texts: Sequence[str] | pa.Array | pa.ChunkedArray) -> pa.ListArray:
+        """Token ids of many texts as list<int32>; null texts give null lists.
+
+        Arrow input (string or binary) is read in place; invalid UTF-8 is encoded as U+FFFD, as Python's
+        ``errors="replace"`` gives it. Raises ConfigError when the batch has more than 2^31 tokens.
+        """
+        column = texts if isinstance(texts, pa.Array | pa.ChunkedArray) else None
+        documents = Documents.from_strings(list(texts)) if column is None else Documents.from_arrow(column)
+        tokens, offsets = self.encode_documents(documents)
+        if offsets[-1] >= 2**31:
+            raise ConfigError(f"the batch has {offsets[-1]:,} tokens, more than a list array holds: use smaller batches")
+        mask = None
+        if column is not None and column.null_count:
+            nulls = column.is_null()
+            mask = nulls.combine_chunks() if isinstance(nulls, pa.ChunkedArray) else nulls
+            if isinstance(mask, pa.ChunkedArray):
+                mask = pa.concat_arrays(mask.chunks)
+        return pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), pa.array(tokens, pa.int32()), mask=mask)
+
+    # --- decoding -----------------------------------------------------------------------------------------------
+
+    def decode_bytes(self, token_ids: Iterable[int]) -> bytes:
+        """The exact bytes of a sequence of ids, special tokens as their text."""
+        return b"".join(self.token_bytes(int(i)) for i in token_ids)
+
+    def decode(self, token_ids: Iterable[int]) -> str:
+        """The text of a sequence of ids; bytes that are not valid UTF-8 (a sequence cut inside a character) become
+        U+FFFD."""
+        return self.decode_bytes(token_ids).decode(errors="replace")

@@ -1,0 +1,1 @@
+"""The word table: how often each word (pre-token) stands in a corpus, per group."""

@@ -1,0 +1,153 @@
+"""The word table as an object and as a directory of Parquet files with a manifest.
+
+On disk: ``part-NNNNN.parquet`` with the columns word (binary, UTF-8 bytes of one pre-token), group (string) and count
+(int64), sorted by word and group over all parts in order, and ``words.json``, written last, which lists the parts with
+their checksums and records the pre-tokenizer, the input and what was left out. Readers trust words.json alone.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from shardpiece import storage
+from shardpiece.errors import FormatError
+from shardpiece.text.documents import Documents
+from shardpiece.text.pretokenizers import PreTokenizer
+from shardpiece.words.counter import WordCounter
+
+MANIFEST = "words.json"
+FORMAT = "shardpiece-words"
+VERSION = 1
+SCHEMA = pa.schema([("word", pa.binary()), ("group", pa.string()), ("count", pa.int64())])
+
+
+@dataclass(frozen=True)
+class WordTable:
+    """``table``: columns word (large_binary), group (string), count (int64), positive; ``metadata``: the content of
+    words.json (for tables made in memory: the pre-tokenizer and statistics alone)."""
+
+    table: pa.Table
+    metadata: dict = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return self.table.num_rows
+
+    @property
+    def pretokenizer(self) -> PreTokenizer | None:
+        """The pre-tokenizer the words were counted with; None when the table does not say."""
+        spec = self.metadata.get("pretokenizer")
+        return PreTokenizer.from_spec(spec) if spec else None
+
+    @property
+    def fingerprint(self) -> str | None:
+        """SHA-256 over the content in sorted order and the pre-tokenizer, the same for any partitioning."""
+        return self.metadata.get("fingerprint")
+
+    @classmethod
+    def from_counts(
+        cls, counts: Mapping[bytes | str, int], pretokenizer: PreTokenizer | str | None = None
+    ) -> "WordTable":
+        """A table from word counts made elsewhere, in the mapping's order. Without ``pretokenizer`` the user vouches
+        that encoding will split as the counting did."""
+        words = [word.encode() if isinstance(word, str) else bytes(word) for word in counts]
+        if isinstance(pretokenizer, str):
+            pretokenizer = PreTokenizer.named(pretokenizer)
+        table = pa.table(
+            {
+                "word": pa.array(words, pa.large_binary()),
+                "group": pa.array([""] * len(words), pa.string()),
+                "count": pa.array(list(counts.values()), pa.int64()),
+            }
+        )
+        return cls(table, {"pretokenizer": pretokenizer.spec} if pretokenizer else {})
+
+    @classmethod
+    def from_texts(cls, texts: Iterable[str], pretokenizer: PreTokenizer | str) -> "WordTable":
+        """Count the words of texts in this process, without Spark."""
+        if isinstance(pretokenizer, str):
+            pretokenizer = PreTokenizer.named(pretokenizer)
+        counter = WordCounter()
+        batches: list[pa.RecordBatch] = []
+        chunk: list[str] = []
+        size = 0
+
+        def count() -> None:
+            documents = Documents.from_strings(chunk)
+            batches.extend(counter.add(documents, pretokenizer.split(documents)))
+            chunk.clear()
+
+        for text in texts:
+            chunk.append(text)
+            size += len(text)
+            if size > 4 << 20:
+                count()
+                size = 0
+        count()
+        batches.extend(counter.drain())
+        table = pa.Table.from_batches(batches, SCHEMA)
+        table = table.group_by(["word", "group"], use_threads=False).aggregate([("count", "sum")])
+        table = table.rename_columns(["word", "group", "count"]).sort_by([("word", "ascending")])
+        return cls(_large(table), {"pretokenizer": pretokenizer.spec})
+
+    @classmethod
+    def read(cls, directory: str) -> "WordTable":
+        """Read a table that ``shardpiece count`` wrote. Raises FormatError when it is absent, unfinished or changed."""
+        metadata = read_manifest(directory)
+        parts = []
+        for part in metadata["files"]:
+            path = storage.join(directory, part["name"])
+            try:
+                fs, inner = storage.filesystem(path)
+                with fs.open(inner, "rb") as file:
+                    parts.append(pq.read_table(file, schema=SCHEMA))
+            except (OSError, pa.ArrowException) as error:
+                raise FormatError(f"{path}: this part of the word table cannot be read ({error})") from None
+            if parts[-1].num_rows != part["rows"]:
+                raise FormatError(f"{path}: {parts[-1].num_rows} rows, but {MANIFEST} says {part['rows']}")
+        return cls(_large(pa.concat_tables(parts) if parts else SCHEMA.empty_table()), metadata)
+
+    def to_counter(self) -> Counter:
+        """Word bytes → count over all groups, as a Python object per word: for small tables."""
+        counter: Counter = Counter()
+        for word, count in zip(self.table["word"].to_pylist(), self.table["count"].to_pylist(), strict=True):
+            counter[word] += count
+        return counter
+
+    def arrays(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Words summed over groups, in table order of their first row: (data uint8, starts int64 [n + 1],
+        counts int64 [n])."""
+        table = self.table
+        if pc.count_distinct(table["group"]).as_py() > 1:
+            table = table.group_by("word", use_threads=False).aggregate([("count", "sum")])
+            table = table.rename_columns(["word", "count"])
+        words = _one_chunk(table["word"])
+        counts = _one_chunk(table["count"]).to_numpy(zero_copy_only=False)
+        documents = Documents.raw(words)
+        return documents.data, documents.offsets, counts
+
+
+def read_manifest(directory: str) -> dict:
+    """The content of words.json. Raises FormatError when it is not a finished word table of a known version."""
+    path = storage.join(directory, MANIFEST)
+    if not storage.exists(path):
+        raise FormatError(f"{directory}: no word table here ({MANIFEST} is missing). Make one with: shardpiece count")
+    metadata = storage.read_json(path)
+    if metadata.get("format") != FORMAT or metadata.get("version") != VERSION:
+        raise FormatError(f"{path}: not a word table of version {VERSION}")
+    return metadata
+
+
+def _one_chunk(column: pa.ChunkedArray) -> pa.Array:
+    if column.num_chunks == 1:
+        return column.chunk(0)
+    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
+
+
+def _large(table: pa.Table) -> pa.Table:
+    """Words as large_binary: all of them together may pass 2 GiB."""
+    return table.set_column(0, "word", table["word"].cast(pa.large_binary()))
