@@ -18,6 +18,7 @@ from shardpiece import storage
 from shardpiece.errors import FormatError
 from shardpiece.text.documents import Documents
 from shardpiece.text.pretokenizers import PreTokenizer
+from shardpiece.words import content_kernels as kernels
 from shardpiece.words.counter import WordCounter
 
 MANIFEST = "words.json"
@@ -44,9 +45,9 @@ class WordTable:
         return PreTokenizer.from_spec(spec) if spec else None
 
     @property
-    def fingerprint(self) -> str | None:
-        """SHA-256 over the content in sorted order and the pre-tokenizer, the same for any partitioning."""
-        return self.metadata.get("fingerprint")
+    def fingerprint(self) -> str:
+        """Hash of the rows and of the pre-tokenizer, the same for any order and partitioning."""
+        return fingerprint(content_sums(self.table), self.metadata.get("pretokenizer_fingerprint"))
 
     @classmethod
     def from_counts(
@@ -64,7 +65,7 @@ class WordTable:
                 "count": pa.array(list(counts.values()), pa.int64()),
             }
         )
-        return cls(table, {"pretokenizer": pretokenizer.spec} if pretokenizer else {})
+        return cls(table, _in_memory(pretokenizer) if pretokenizer else {})
 
     @classmethod
     def from_texts(cls, texts: Iterable[str], pretokenizer: PreTokenizer | str) -> "WordTable":
@@ -92,7 +93,7 @@ class WordTable:
         table = pa.Table.from_batches(batches, SCHEMA)
         table = table.group_by(["word", "group"], use_threads=False).aggregate([("count", "sum")])
         table = table.rename_columns(["word", "group", "count"]).sort_by([("word", "ascending")])
-        return cls(_large(table), {"pretokenizer": pretokenizer.spec})
+        return cls(_large(table), _in_memory(pretokenizer))
 
     @classmethod
     def read(cls, directory: str) -> "WordTable":
@@ -140,6 +141,28 @@ def read_manifest(directory: str) -> dict:
     if metadata.get("format") != FORMAT or metadata.get("version") != VERSION:
         raise FormatError(f"{path}: not a word table of version {VERSION}")
     return metadata
+
+
+def _in_memory(pretokenizer: PreTokenizer) -> dict:
+    return {"pretokenizer": pretokenizer.spec, "pretokenizer_fingerprint": pretokenizer.fingerprint}
+
+
+def content_sums(table: pa.Table | pa.RecordBatch) -> np.ndarray:
+    """Two 64-bit sums of row hashes (uint64 [2]); sums of parts add up, wrapping, to the sums of the whole."""
+    sums = np.zeros(2, np.uint64)
+    batches = table.to_batches() if isinstance(table, pa.Table) else [table]
+    for batch in batches:
+        word = Documents.raw(batch["word"].cast(pa.large_binary()))
+        group = Documents.raw(batch["group"].cast(pa.large_binary()))
+        counts = batch["count"].to_numpy(zero_copy_only=False)
+        kernels.content_sums(word.data, word.offsets, group.data, group.offsets, counts, sums)
+    return sums
+
+
+def fingerprint(sums: np.ndarray, pretokenizer_fingerprint: str | None) -> str:
+    """What identifies a table: 128 bits of its rows and the pre-tokenizer they were counted with."""
+    rows = "".join(f"{int(value):016x}" for value in sums)
+    return f"{rows}:{(pretokenizer_fingerprint or 'none')[:32]}"
 
 
 def _one_chunk(column: pa.ChunkedArray) -> pa.Array:

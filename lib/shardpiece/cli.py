@@ -1,0 +1,239 @@
+"""The ``shardpiece`` command."""
+
+import json
+import sys
+from typing import Any
+
+import click
+
+from shardpiece import __version__
+from shardpiece.config import JobConfig, load_config, parse_setting
+from shardpiece.errors import ConfigError, ShardpieceError
+
+
+def main(args: list[str] | None = None) -> None:
+    """Entry point: errors become one line on stderr and an exit code (2 usage and configuration, 1 a failed job)."""
+    try:
+        code = cli.main(args, prog_name="shardpiece", standalone_mode=False)
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.ctx.get_help())
+        sys.exit(2)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(2)
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("shardpiece: interrupted; the same command again goes on where it stopped", err=True)
+        sys.exit(130)
+    except ShardpieceError as error:
+        click.echo(f"shardpiece: error: {error}", err=True)
+        sys.exit(error.exit_code)
+    except BrokenPipeError:
+        sys.exit(0)
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.version_option(__version__, prog_name="shardpiece")
+def cli() -> None:
+    """Train subword tokenizers on sharded Parquet corpora with Spark, and encode corpora into token-ID shards."""
+
+
+# Flags that set a configuration key: name in the function → dotted key.
+_KEYS = {
+    "inputs": "input",
+    "text_column": "text_column",
+    "id_column": "id_column",
+    "group_column": "group_column",
+    "pretokenizer": "pretokenizer",
+    "master": "master",
+    "overwrite": "overwrite",
+    "words_output": "count.output",
+    "words": "train.words",
+    "algorithm": "train.algorithm",
+    "vocab_size": "train.vocab_size",
+    "min_frequency": "train.min_frequency",
+    "tie_break": "train.tie_break",
+    "alphabet_order": "train.alphabet_order",
+    "max_token_length": "train.max_token_length",
+    "special_tokens": "train.special_tokens",
+    "tokenizer_output": "train.output",
+    "tokenizer": "encode.tokenizer",
+    "shards_output": "encode.output",
+    "shard_format": "encode.format",
+    "append_eos": "encode.append_eos",
+    "run_output": "output",
+}
+
+
+def _config(path: str | None, settings: tuple[str, ...], flags: dict[str, Any]) -> JobConfig:
+    """The configuration file, --set over it, flags over both; flags that were not given say nothing."""
+    overrides = dict(parse_setting(setting) for setting in settings)
+    for name, value in flags.items():
+        if value is not None and value != () and value is not False:
+            overrides[_KEYS[name]] = list(value) if isinstance(value, tuple) else value
+    return load_config(path, overrides)
+
+
+def _common(command):
+    for option in (
+        click.option("--config", "config_path", metavar="FILE.yaml", help="Job configuration; flags win over it."),
+        click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Any configuration key, as a.b=c."),
+        click.option("--overwrite", is_flag=True, help="Replace an output that other settings made."),
+    ):
+        command = option(command)
+    return command
+
+
+def _spark(command):
+    return click.option("--master", metavar="URL", help="Spark master; default from the configuration, else local[*].")(
+        command
+    )
+
+
+def _reading(command):
+    for option in (
+        click.argument("more_inputs", nargs=-1, metavar=""),
+        click.option("--input", "inputs", multiple=True, metavar="GLOB...", help="Parquet files, directories, globs."),
+        click.option("--text-column", metavar="NAME", help="Column with the text; default text."),
+    ):
+        command = option(command)
+    return command
+
+
+@cli.command()
+@_reading
+@click.option("--group-column", metavar="NAME", help="Language or source, kept apart in the word table.")
+@click.option("--pretokenizer", metavar="NAME|REGEX", help="Published name or regular expression; default cl100k_base.")
+@click.option("--output", "words_output", metavar="WORDS", help="Directory of the word table.")
+@_spark
+@_common
+def count(config_path, settings, inputs, more_inputs, **flags):
+    """Count the words (pre-tokens) of a corpus into a word table."""
+    config = _config(config_path, settings, {"inputs": inputs + more_inputs, **flags})
+    from shardpiece.pipeline import report, run
+
+    done = run.run_count(config)
+    report.print_summary([done], {"word table": run.places(config)["word table"]})
+
+
+@cli.command()
+@click.option("--words", metavar="WORDS", help="Word table made by shardpiece count.")
+@click.option("--algorithm", metavar="NAME", help="bpe.")
+@click.option("--vocab-size", type=int, metavar="N", help="Tokens in all, special tokens included.")
+@click.option("--min-frequency", type=int, metavar="N", help="Stop when the best pair is rarer; default 1.")
+@click.option("--tie-break", metavar="RULE", help="lexicographic (default), id, first_seen or lexicographic_last.")
+@click.option("--alphabet-order", metavar="ORDER", help="Ids of the bytes: byte-level (default) or raw.")
+@click.option("--max-token-length", type=int, metavar="N", help="Longest token in bytes.")
+@click.option("--special-token", "special_tokens", multiple=True, metavar="TEXT", help="Default <|endoftext|>.")
+@click.option("--output", "tokenizer_output", metavar="TOKENIZER", help="Directory of the tokenizer.")
+@_common
+def train(config_path, settings, **flags):
+    """Train a tokenizer from a word table, on this machine."""
+    config = _config(config_path, settings, flags)
+    from shardpiece.pipeline import report, run
+
+    done = run.run_train(config)
+    report.print_summary([done], {"tokenizer": run.places(config)["tokenizer"]})
+
+
+@cli.command()
+@_reading
+@click.option("--id-column", metavar="NAME", help="Document id; default FILE:ROW.")
+@click.option("--tokenizer", metavar="TOKENIZER", help="Directory made by shardpiece train.")
+@click.option("--output", "shards_output", metavar="SHARDS", help="Directory of the shards.")
+@click.option("--format", "shard_format", metavar="FORMAT", help="parquet (default) or bin.")
+@click.option("--append-eos", is_flag=True, help="End every document with the end-of-text token.")
+@_spark
+@_common
+def encode(config_path, settings, inputs, more_inputs, **flags):
+    """Encode a corpus into token-ID shards."""
+    config = _config(config_path, settings, {"inputs": inputs + more_inputs, **flags})
+    from shardpiece.pipeline import report, run
+
+    done = run.run_encode(config)
+    report.print_summary([done], {"shards": run.places(config)["shards"]})
+
+
+@cli.command()
+@click.argument("config_path", metavar="CONFIG")
+@click.option("--input", "inputs", multiple=True, metavar="GLOB", help="Instead of the configuration's input.")
+@click.option("--output", "run_output", metavar="DIR", help="Instead of the configuration's output.")
+@click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Any configuration key, as a.b=c.")
+@click.option("--overwrite", is_flag=True, help="Replace outputs that other settings made.")
+@_spark
+def run(config_path, settings, **flags):
+    """Count, train and encode as CONFIG says, skipping what is done and unchanged."""
+    config = _config(config_path, settings, flags)
+    from shardpiece.pipeline import report
+    from shardpiece.pipeline import run as stages
+
+    report.print_summary(stages.run_all(config), stages.places(config))
+
+
+@cli.command()
+@click.option("--tokenizer", "tokenizer_path", required=True, metavar="TOKENIZER")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object per text.")
+@click.argument("text", nargs=-1)
+def tokenize(tokenizer_path, as_json, text):
+    """Show how TEXT, or each line of standard input, is cut into pieces, with their ids."""
+    import shardpiece
+    from shardpiece.tokenizer.pieces import show_pieces
+
+    tokenizer = shardpiece.load(tokenizer_path)
+    if text:
+        texts = iter([" ".join(text)])
+    else:
+        lines = click.get_text_stream("stdin", encoding="utf-8", errors="surrogateescape")
+        texts = (line.removesuffix("\n") for line in lines)
+    for line in texts:
+        line = line.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+        ids = tokenizer.encode(line)
+        if as_json:
+            pieces = [tokenizer.token_bytes(i).decode("utf-8", "backslashreplace") for i in ids]
+            click.echo(json.dumps({"text": line, "pieces": pieces, "ids": ids}, ensure_ascii=False))
+        else:
+            click.echo(show_pieces(tokenizer, ids))
+
+
+@cli.command()
+@click.option("--shards", "shards_path", required=True, metavar="SHARDS", help="Directory made by shardpiece encode.")
+@click.option("--tokenizer", "tokenizer_path", required=True, metavar="TOKENIZER")
+@click.option("--limit", type=click.IntRange(min=0), metavar="N", help="Stop after N documents.")
+def decode(shards_path, tokenizer_path, limit):
+    """Turn shards back into text: one JSON object per document, on standard output."""
+    import shardpiece
+    from shardpiece.tokenizer.decoding import decoded_documents
+
+    tokenizer = shardpiece.load(tokenizer_path)
+    for n, (name, count, raw) in enumerate(decoded_documents(shards_path, tokenizer)):
+        if n == limit:
+            break
+        row = {"id": name, "n_tokens": count, "text": raw.decode("utf-8", "replace")}
+        click.echo(json.dumps(row, ensure_ascii=False))
+
+
+@cli.command()
+@click.option("--input", "inputs", multiple=True, metavar="GLOB", help="Your own Parquet instead of Python's sources.")
+@click.option("--text-column", default=None, metavar="NAME", help="Column with the text; default text.")
+@click.option("--output", default="runs/demo", show_default=True, metavar="DIR")
+@click.option("--vocab-size", default=16_384, show_default=True, metavar="N")
+@_spark
+def demo(inputs, text_column, output, vocab_size, master):
+    """Run the whole job on text that every machine has, check it, and show what came out."""
+    from shardpiece.pipeline.demo import run_demo
+
+    run_demo(list(inputs), text_column, output, vocab_size, master)
+
+
+@cli.command()
+@click.option("--path", "paths", multiple=True, metavar="PATH", help="Also check that this place is reachable.")
+def doctor(paths):
+    """Check Java, Spark, Python, the kernel cache and file systems, and say how to mend what is wrong."""
+    from shardpiece.pipeline.doctor import examine
+
+    if not examine(list(paths)):
+        raise SystemExit(2)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""The Spark stages: the only package that imports pyspark."""

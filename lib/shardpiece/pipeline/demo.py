@@ -1,0 +1,69 @@
+"""The demo: the main job on Python's own sources (or the user's Parquet), checked and summarized."""
+
+import time
+from itertools import islice
+
+import click
+
+from shardpiece import storage
+from shardpiece.config import JobConfig, load_config
+from shardpiece.corpus.sources import list_files
+from shardpiece.corpus.splits import Columns, plan_splits, read_split
+from shardpiece.corpus.stdlib import write_corpus
+from shardpiece.errors import ShardpieceError
+from shardpiece.pipeline import report, run
+from shardpiece.pipeline.java import find_java
+from shardpiece.pipeline.progress import log
+from shardpiece.text.documents import Documents
+from shardpiece.tokenizer import artifact
+from shardpiece.tokenizer.decoding import decoded_documents
+from shardpiece.tokenizer.pieces import show_pieces
+
+_SAMPLE = 2_000
+
+
+def run_demo(inputs: list[str], text_column: str | None, output: str, vocab_size: int, master: str | None) -> None:
+    """Make the corpus if none is given, run every stage, compare decoded documents with the input."""
+    find_java()
+    output = storage.absolute(output)
+    # Shards small enough that a few tens of megabytes give every core work.
+    overrides = {"output": output, "train.vocab_size": vocab_size, "encode.shard_size": "8MB", "overwrite": True}
+    if text_column:
+        overrides["text_column"] = text_column
+    if master:
+        overrides["master"] = master
+    if not inputs:
+        corpus = storage.join(output, "corpus")
+        storage.check_writable(corpus)
+        began = time.monotonic()
+        paths = write_corpus(corpus)
+        log(f"demo: wrote Python's sources and documentation as {len(paths)} Parquet files to {corpus} "
+            f"in {time.monotonic() - began:.1f} s")
+        inputs = [corpus]
+        overrides |= {"id_column": "id", "group_column": "lang"}
+    config = load_config(None, overrides | {"input": inputs})
+    reports = run.run_all(config)
+    checked = _check_sample(config)
+    report.print_summary(reports, {"corpus": ", ".join(inputs), **run.places(config)})
+    click.echo(f"     checked: {checked:,} decoded documents equal their input, byte for byte")
+    tokenizer = artifact.load(config.tokenizer_path)
+    example = "def count_words(text: str) -> int:\n    return len(text.split())"
+    click.echo(f"\nAn example, as `shardpiece tokenize` shows it:\n{show_pieces(tokenizer, tokenizer.encode(example))}")
+
+
+def _check_sample(config: JobConfig) -> int:
+    """Compare the first documents of the shards with the input. Raises ShardpieceError at a difference."""
+    tokenizer = artifact.load(config.tokenizer_path)
+    decoded = decoded_documents(config.shards_path, tokenizer)
+    columns = Columns(config.text_column)
+    checked = 0
+    for split in plan_splits(list_files(config.input), columns):
+        for row, batch in read_split(split, columns):
+            documents = Documents.from_arrow(batch[columns.text])
+            for d, (_, _, raw) in enumerate(islice(decoded, len(documents))):
+                if raw != documents.data[documents.offsets[d] : documents.offsets[d + 1]].tobytes():
+                    raise ShardpieceError(f"{split.path}, row {row + d}: the decoded document differs from the input")
+                checked += 1
+            if checked >= _SAMPLE:
+                return checked
+    return checked

@@ -1,0 +1,144 @@
+"""Starting Spark the way shardpiece needs it: same interpreter everywhere, quiet console, clear errors."""
+
+import os
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from shardpiece.config import JobConfig
+from shardpiece.errors import ConfigError, ShardpieceError, error_from_executor
+from shardpiece.pipeline.java import find_java
+from shardpiece.resources import conf_file
+
+DEFAULT_MASTER = "local[*]"
+
+
+def under_spark_submit() -> bool:
+    """Whether spark-submit started this Python: then it has chosen the master and the JVM runs already."""
+    return "PYSPARK_GATEWAY_PORT" in os.environ
+
+
+@contextmanager
+def spark_session(config: JobConfig, name: str) -> Iterator[SparkSession]:
+    """A session for one command; stopped at the end, also when interrupted.
+
+    Raises EnvironmentProblem for a missing or old Java, ConfigError when Spark does not start.
+    """
+    session = _start(config, name)
+    try:
+        yield session
+    finally:
+        session.stop()
+    # Reached only without an exception: nobody needs Spark's messages any more.
+    _spark_log().unlink(missing_ok=True)
+
+
+def _start(config: JobConfig, name: str) -> SparkSession:
+    if not under_spark_submit():
+        find_java()
+    # Executors must run this interpreter unless told otherwise: another Python may lack pyarrow.
+    if "spark.pyspark.python" not in config.spark:
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    builder = SparkSession.builder.appName(f"shardpiece {name}")
+    master = config.master or (None if under_spark_submit() else DEFAULT_MASTER)
+    if master:
+        builder = builder.master(master)
+    for key, value in {**_defaults(master), **config.spark}.items():
+        builder = builder.config(key, str(value).lower() if isinstance(value, bool) else str(value))
+    try:
+        with _quiet_launch():
+            session = builder.getOrCreate()
+    except Exception as error:
+        where = f"master {master}" if master else "spark-submit's master"
+        raise ConfigError(f"Spark did not start with {where}: {_first_line(error)}{_log_hint()}") from error
+    return session
+
+
+def _defaults(master: str | None) -> dict[str, str]:
+    settings = {
+        "spark.sql.execution.arrow.pyspark.enabled": "true",
+        # Batches that kernels hand out are sized by us.
+        "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
+        "spark.python.worker.reuse": "true",
+    }
+    if under_spark_submit():
+        return settings
+    settings["spark.ui.showConsoleProgress"] = "false"
+    log4j = conf_file("log4j2.properties")
+    if log4j is not None:
+        settings["spark.driver.extraJavaOptions"] = f"-Dlog4j2.configurationFile=file:{log4j}"
+    if master and master.startswith("local"):
+        settings |= {
+            "spark.driver.host": "127.0.0.1",
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.driver.memory": "2g",
+            "spark.sql.shuffle.partitions": "16",
+            "spark.ui.enabled": "false",
+        }
+    return settings
+
+
+@contextmanager
+def _quiet_launch() -> Iterator[None]:
+    """Start the JVM with its stderr in a file: the launcher and the JVM print notices that concern nobody, and real
+    errors arrive as exceptions. The file is named when a job fails, and removed when the session ends well.
+    SHARDPIECE_DEBUG=1 leaves everything on the console."""
+    if os.environ.get("SHARDPIECE_DEBUG") or under_spark_submit():
+        yield
+        return
+    sys.stderr.flush()
+    saved = os.dup(2)
+    sink = os.open(_spark_log(), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    os.dup2(sink, 2)
+    try:
+        yield
+    finally:
+        sys.stderr.flush()
+        os.dup2(saved, 2)
+        os.close(saved)
+        os.close(sink)
+
+
+def _spark_log() -> Path:
+    return Path(tempfile.gettempdir()) / f"shardpiece-spark-{os.getpid()}.log"
+
+
+@contextmanager
+def job_errors(what: str) -> Iterator[None]:
+    """Turn a Spark failure into a ShardpieceError: the one an executor raised, or one line of what Spark says."""
+    try:
+        yield
+    except ShardpieceError:
+        raise
+    except Exception as error:
+        if not isinstance(error, PySparkException) and "py4j" not in type(error).__module__:
+            raise
+        known = error_from_executor(str(error))
+        if known is not None:
+            raise known from error
+        raise ShardpieceError(
+            f"{what} failed in Spark: {_first_line(error)}{_log_hint()}"
+        ) from error
+
+
+def _log_hint() -> str:
+    path = _spark_log()
+    if path.exists() and path.stat().st_size:
+        return f" (Spark's own messages: {path})"
+    return " (set SHARDPIECE_DEBUG=1 for Spark's own messages)"
+
+
+def _first_line(error: Exception) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    python = [line for line in lines if not line.startswith(("File ", "at ", "Traceback", "^"))]
+    # Of a Python traceback the last line says what happened; of a Java one the first.
+    for line in python:
+        if "Error:" in line or "Exception:" in line:
+            return line[:400]
+    return (python or lines or [type(error).__name__])[0][:400]

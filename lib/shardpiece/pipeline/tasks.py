@@ -1,0 +1,104 @@
+"""What the stages share: tasks over splits, live counters, results as JSON rows."""
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark import Accumulator
+from pyspark.sql import SparkSession
+
+from shardpiece import storage
+from shardpiece.corpus.splits import Columns, Split, read_split
+from shardpiece.errors import DataError, DocumentError, ExecutorError, ShardpieceError
+from shardpiece.text.documents import Documents
+
+
+@dataclass(frozen=True)
+class Counters:
+    """Accumulators that executors add to, for progress only: a retried task counts twice here, never in results."""
+
+    planned: Accumulator
+    documents: Accumulator
+    bytes: Accumulator
+    tokens: Accumulator
+
+    @classmethod
+    def create(cls, spark: SparkSession) -> "Counters":
+        return cls(*(spark.sparkContext.accumulator(0) for _ in range(4)))
+
+    def reader(self, total: int, *names: str) -> Callable[[], tuple[float, dict[str, float]]]:
+        """For StageProgress: the fraction of ``total`` planned bytes done, and the named counters."""
+
+        def read() -> tuple[float, dict[str, float]]:
+            fraction = min(1.0, self.planned.value / total) if total else 1.0
+            return fraction, {name: getattr(self, name).value for name in names}
+
+        return read
+
+
+def run_tasks(task: Callable[[int], Iterator[pa.RecordBatch]]) -> Callable:
+    """A mapInArrow function over ``spark.range(n)`` that runs ``task(i)`` for every i it is given."""
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        with errors_for_driver():
+            for batch in batches:
+                for i in batch["id"].to_pylist():
+                    yield from task(i)
+
+    return run
+
+
+class errors_for_driver:  # noqa: N801
+    """Context manager that wraps a ShardpieceError so that its message survives Spark."""
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, error, traceback) -> None:
+        if isinstance(error, ShardpieceError) and not isinstance(error, ExecutorError):
+            raise ExecutorError(error) from None
+
+
+def read_documents(
+    splits: tuple[Split, ...] | list[Split], columns: Columns, invalid_utf8: str
+) -> Iterator[tuple[Split, int, pa.RecordBatch, Documents]]:
+    """The batches of some splits as (split, first row in file, batch, documents)."""
+    for split in splits:
+        for row, batch in read_split(split, columns):
+            with document_errors(split, row):
+                documents = Documents.from_arrow(batch[columns.text], invalid_utf8)
+            yield split, row, batch, documents
+
+
+class document_errors:  # noqa: N801
+    """Context manager that turns a DocumentError into a DataError with the file and the row."""
+
+    def __init__(self, split: Split, first_row: int):
+        self._split, self._first_row = split, first_row
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, error, traceback) -> None:
+        if isinstance(error, DocumentError):
+            raise DataError(f"{self._split.path}, row {self._first_row + error.index}: {error.problem}") from None
+
+
+def result_batch(results: list[dict]) -> pa.RecordBatch:
+    """Results for the driver as rows of one JSON string (RESULT_SCHEMA)."""
+    return pa.RecordBatch.from_arrays([pa.array([json.dumps(r) for r in results], pa.string())], names=["result"])
+
+
+RESULT_SCHEMA = "result string"
+
+
+def plan_key(**parts) -> str:
+    """SHA-256 over everything that decides a stage's output; equal keys mean equal output."""
+    return hashlib.sha256(storage.canonical_json(parts)).hexdigest()
+
+
+def split_rows(splits: list[Split]) -> list[list]:
+    """Splits as plain values for plan_key."""
+    return [[s.path, s.row_group, s.first_row, s.rows, s.text_bytes] for s in splits]

@@ -1,0 +1,1 @@
+"""Token-ID shards: their plan, writers, readers and manifest."""

@@ -1,0 +1,48 @@
+"""The manifest of a shard directory, and the journal that a restart reads.
+
+``manifest.json`` is written last and is the only thing readers trust. It holds no time, host or path of the run, so
+that the same input and configuration give the same bytes. ``_journal/NAME.json`` records each finished shard with the
+key of the plan it belongs to.
+"""
+
+from shardpiece import storage
+from shardpiece.errors import FormatError
+
+MANIFEST = "manifest.json"
+JOURNAL = "_journal"
+FORMAT = "shardpiece-shards"
+VERSION = 1
+
+
+def journal_path(directory: str, name: str) -> str:
+    return storage.join(directory, JOURNAL, f"{name}.json")
+
+
+def read_journal_entry(directory: str, name: str, key: str) -> dict | None:
+    """What an earlier attempt recorded for this shard, if it was the same plan and its files are still as written."""
+    path = journal_path(directory, name)
+    if not storage.exists(path):
+        return None
+    try:
+        entry = storage.read_json(path)
+        if entry["key"] != key:
+            return None
+        for file in entry["files"]:
+            if storage.checksum(storage.join(directory, file["name"])) != file["checksum"]:
+                return None
+    except (FormatError, FileNotFoundError, KeyError, TypeError):
+        return None
+    return entry
+
+
+def read_manifest(directory: str) -> dict:
+    """Raises FormatError when the directory holds no finished shards of a known version."""
+    path = storage.join(directory, MANIFEST)
+    if not storage.exists(path):
+        raise FormatError(
+            f"{directory}: no finished shards here ({MANIFEST} is missing). Make them with: shardpiece encode"
+        )
+    manifest = storage.read_json(path)
+    if manifest.get("format") != FORMAT or manifest.get("version") != VERSION:
+        raise FormatError(f"{path}: not a shard manifest of version {VERSION}")
+    return manifest

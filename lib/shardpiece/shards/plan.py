@@ -1,0 +1,32 @@
+"""The shard plan: which splits go into which shard. A pure function of the input listing and the shard size."""
+
+from dataclasses import asdict, dataclass
+
+from shardpiece.corpus.splits import Split, pack_splits
+
+
+@dataclass(frozen=True)
+class Shard:
+    """One output shard: ``name`` without ending, and the consecutive splits it holds."""
+
+    name: str
+    splits: tuple[Split, ...]
+
+    @property
+    def rows(self) -> int:
+        return sum(split.rows for split in self.splits)
+
+    @property
+    def text_bytes(self) -> int:
+        return sum(split.text_bytes for split in self.splits)
+
+    def sources(self) -> list[dict]:
+        """The splits as manifests list them."""
+        return [asdict(split) for split in self.splits]
+
+
+def plan_shards(splits: list[Split], shard_bytes: int) -> list[Shard]:
+    """Consecutive splits in shards of about ``shard_bytes`` of text; a larger split is a shard of its own."""
+    groups = pack_splits(splits, shard_bytes)
+    width = max(5, len(str(len(groups))))
+    return [Shard(f"shard-{i:0{width}}", tuple(group)) for i, group in enumerate(groups)]
