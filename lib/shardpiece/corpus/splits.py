@@ -18,7 +18,7 @@ from shardpiece.corpus.sources import SourceFile
 from shardpiece.errors import InputError
 
 _BATCH_BYTES = 8 << 20
-_BATCH_ROWS = 65_536
+_BATCH_ROWS = 4_096
 
 
 @dataclass(frozen=True)
@@ -76,17 +76,30 @@ def ledger(files: list[SourceFile], splits: list[Split]) -> list[dict]:
 
 
 def read_split(split: Split, columns: Columns) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """The split's batches of a few megabytes, each with the index of its first row in the file."""
+    """The split's batches of at most 8 MB of text (or one document), each with the index of its first row in the
+    file. Where the batches are cut depends on the file alone."""
     row_bytes = max(1, split.text_bytes // max(1, split.rows))
     batch_rows = max(1, min(_BATCH_ROWS, _BATCH_BYTES // row_bytes))
     row = split.first_row
     try:
         with closing(_open(split.path)) as parquet:
             for batch in parquet.iter_batches(batch_rows, row_groups=[split.row_group], columns=columns.names()):
-                yield row, batch
-                row += batch.num_rows
+                for part in _small_batches(batch, columns.text):
+                    yield row, part
+                    row += part.num_rows
     except (pa.ArrowException, OSError) as error:
         raise InputError(f"{split.path}, row group {split.row_group}: cannot be read ({_one_line(error)})") from None
+
+
+def _small_batches(batch: pa.RecordBatch, text_column: str) -> Iterator[pa.RecordBatch]:
+    """Halves of halves until each is small: a footer may state far less than a column decodes to, when documents
+    repeat and Parquet stores each once."""
+    if batch.num_rows > 1 and batch[text_column].nbytes > _BATCH_BYTES:
+        middle = batch.num_rows // 2
+        yield from _small_batches(batch.slice(0, middle), text_column)
+        yield from _small_batches(batch.slice(middle), text_column)
+    else:
+        yield batch
 
 
 def _open(path: str) -> pq.ParquetFile:

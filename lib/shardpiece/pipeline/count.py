@@ -5,7 +5,7 @@ sorts them, and each sorted partition writes its own Parquet file.
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -49,8 +49,11 @@ _OUTPUT = OutputKind(
 )
 
 
-def count(spark: SparkSession, config: JobConfig) -> StageReport:
-    """Count the words of ``config.input`` into ``config.words_path``; does nothing when that was done before."""
+def count(session: Callable[[], SparkSession], config: JobConfig) -> StageReport:
+    """Count the words of ``config.input`` into ``config.words_path``; does nothing when that was done before.
+
+    ``session`` is called, and Spark started, only when there is something to do.
+    """
     output = storage.absolute(config.words_path)
     columns = Columns(config.text_column, group=config.group_column)
     pretokenizer = PreTokenizer.named(config.pretokenizer)
@@ -71,6 +74,7 @@ def count(spark: SparkSession, config: JobConfig) -> StageReport:
     storage.check_writable(output)
     _OUTPUT.clear(output)
 
+    spark = session()
     total = sum(split.text_bytes for split in splits)
     # Small enough to keep every core busy to the end; the table does not depend on it.
     share = total // (4 * max(2, spark.sparkContext.defaultParallelism)) + 1

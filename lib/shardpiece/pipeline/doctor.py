@@ -82,10 +82,11 @@ def _kernels() -> str:
 
 
 def _spark() -> str:
-    from shardpiece.pipeline.session import spark_session
+    from shardpiece.pipeline.session import lazy_session
 
     began = time.monotonic()
-    with spark_session(JobConfig(master="local[1]"), "doctor") as spark:
+    with lazy_session(JobConfig(master="local[1]"), "doctor") as session:
+        spark = session()
         seen = spark.range(2).mapInArrow(_interpreter, "python string").collect()
         version = spark.version
     if any(row.python != sys.executable for row in seen) and "PYSPARK_PYTHON" not in os.environ:

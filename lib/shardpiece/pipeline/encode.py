@@ -5,7 +5,7 @@ written again.
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -49,8 +49,11 @@ _OUTPUT = OutputKind(
 )
 
 
-def encode(spark: SparkSession, config: JobConfig) -> StageReport:
-    """Encode ``config.input`` into ``config.shards_path``; does nothing when that was done before."""
+def encode(session: Callable[[], SparkSession], config: JobConfig) -> StageReport:
+    """Encode ``config.input`` into ``config.shards_path``; does nothing when that was done before.
+
+    ``session`` is called, and Spark started, only when there is something to do.
+    """
     settings = config.encode
     source = storage.absolute(settings.tokenizer or config.tokenizer_path)
     output = storage.absolute(config.shards_path)
@@ -75,6 +78,7 @@ def encode(spark: SparkSession, config: JobConfig) -> StageReport:
         log(f"encode: {output} is done and unchanged, skipped")
         return _report(finished, 0.0, skipped=True)
     storage.check_writable(output)
+    spark = session()
     _prepare(output, key)
 
     total = sum(split.text_bytes for split in splits)

@@ -1,37 +1,38 @@
-"""The whole job: count, train, encode, each skipped when it is done and unchanged."""
+"""The commands: one stage, or the whole job with each stage skipped when it is done and unchanged."""
 
 from shardpiece import storage
 from shardpiece.config import JobConfig
+from shardpiece.corpus.sources import list_files
+from shardpiece.corpus.splits import Columns, plan_splits
 from shardpiece.errors import ConfigError
 from shardpiece.pipeline.count import count
 from shardpiece.pipeline.encode import encode
 from shardpiece.pipeline.report import StageReport
-from shardpiece.pipeline.session import spark_session
+from shardpiece.pipeline.session import lazy_session
 from shardpiece.pipeline.train import train
+from shardpiece.text.pretokenizers import PreTokenizer
 
 
 def run_count(config: JobConfig) -> StageReport:
-    with spark_session(config, "count") as spark:
-        return count(spark, config)
+    with lazy_session(config, "count") as session:
+        return count(session, config)
 
 
 def run_train(config: JobConfig) -> StageReport:
-    return train(config)
+    with lazy_session(config, "train"):
+        return train(config)
 
 
 def run_encode(config: JobConfig) -> StageReport:
-    with spark_session(config, "encode") as spark:
-        return encode(spark, config)
+    with lazy_session(config, "encode") as session:
+        return encode(session, config)
 
 
 def run_all(config: JobConfig) -> list[StageReport]:
     """Every stage in order, in one Spark session."""
-    if config.train.words or config.encode.tokenizer:
-        raise ConfigError(
-            "train.words and encode.tokenizer are for single stages: in a whole run each stage reads the one before"
-        )
-    with spark_session(config, "run") as spark:
-        return [count(spark, config), train(config), encode(spark, config)]
+    _check(config)
+    with lazy_session(config, "run") as session:
+        return [count(session, config), train(config), encode(session, config)]
 
 
 def places(config: JobConfig) -> dict[str, str]:
@@ -41,3 +42,26 @@ def places(config: JobConfig) -> dict[str, str]:
         "tokenizer": storage.absolute(config.tokenizer_path),
         "shards": storage.absolute(config.shards_path),
     }
+
+
+def _check(config: JobConfig) -> None:
+    """Find now what the last stage would find after hours."""
+    if config.train.words or config.encode.tokenizer:
+        raise ConfigError(
+            "train.words and encode.tokenizer are for single stages: in a whole run each stage reads the one before"
+        )
+    if config.encode.append_eos and config.encode.eos_token not in config.train.special_tokens:
+        raise ConfigError(
+            f"encode.append_eos: the end-of-text token {config.encode.eos_token!r} is not among "
+            f"train.special_tokens ({', '.join(config.train.special_tokens) or 'none'})"
+        )
+    least = 256 + len(config.train.special_tokens)
+    if config.train.vocab_size < least:
+        raise ConfigError(
+            f"train.vocab_size: {config.train.vocab_size} is too small: 256 bytes and "
+            f"{len(config.train.special_tokens)} special tokens need {least}"
+        )
+    PreTokenizer.named(config.pretokenizer)
+    plan_splits(list_files(config.input), Columns(config.text_column, config.id_column, config.group_column))
+    for path in places(config).values():
+        storage.check_writable(path)

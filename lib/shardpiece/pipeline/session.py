@@ -3,7 +3,7 @@
 import os
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -24,16 +24,26 @@ def under_spark_submit() -> bool:
 
 
 @contextmanager
-def spark_session(config: JobConfig, name: str) -> Iterator[SparkSession]:
-    """A session for one command; stopped at the end, also when interrupted.
+def lazy_session(config: JobConfig, name: str) -> Iterator[Callable[[], SparkSession]]:
+    """A function that starts the command's Spark session when first called: a stage that finds bad input, or
+    nothing to do, never waits for a JVM. The session is stopped at the end, also when interrupted.
 
-    Raises EnvironmentProblem for a missing or old Java, ConfigError when Spark does not start.
+    The function raises EnvironmentProblem for a missing or old Java, ConfigError when Spark does not start.
     """
-    session = _start(config, name)
+    sessions: list[SparkSession] = []
+
+    def get() -> SparkSession:
+        if not sessions:
+            sessions.append(_start(config, name))
+        return sessions[0]
+
+    if under_spark_submit():
+        get()  # A submitted application has to have a session, whether it needs one or not.
     try:
-        yield session
+        yield get
     finally:
-        session.stop()
+        if sessions:
+            sessions[0].stop()
     # Reached only without an exception: nobody needs Spark's messages any more.
     _spark_log().unlink(missing_ok=True)
 

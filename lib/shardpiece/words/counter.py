@@ -73,7 +73,7 @@ class WordCounter:
             group = pa.DictionaryArray.from_arrays(
                 pa.array(self._groups[first:last], pa.int32()), names
             ).dictionary_decode()
-            count = pa.array(self._counts[first:last], pa.int64())
+            count = pa.array(self._counts[first:last].copy(), pa.int64())
             yield pa.RecordBatch.from_arrays([word, group, count], names=["word", "group", "count"])
             first = last
         self._state[k.STATE_WORDS] = 0

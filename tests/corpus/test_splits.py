@@ -1,0 +1,115 @@
+"""Listing and planning: every way the input can be wrong is said in one line, before anything starts."""
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from shardpiece.corpus.sources import list_files
+from shardpiece.corpus.splits import Columns, Split, ledger, pack_splits, plan_splits, read_split
+from shardpiece.corpus.stdlib import write_corpus as write_stdlib
+from shardpiece.errors import InputError
+from tests.conftest import corpus_rows, write_corpus
+
+
+def test_files_by_directory_glob_and_path(corpus):
+    by_directory = list_files([str(corpus)])
+    assert [f.path for f in by_directory] == sorted(str(p) for p in corpus.glob("*.parquet"))
+    assert list_files([f"{corpus}/*.parquet"]) == by_directory
+    assert list_files([f"{corpus}/part-0000[01].parquet", str(corpus)]) == by_directory
+    assert list_files([by_directory[0].path]) == by_directory[:1]
+    assert all(f.size > 0 for f in by_directory)
+
+
+def test_bookkeeping_files_are_not_input(tmp_path):
+    write_corpus(tmp_path, corpus_rows(1), files=1)
+    for name in ("_metadata.parquet", ".hidden.parquet"):
+        (tmp_path / name).write_bytes(b"")
+    assert len(list_files([str(tmp_path)])) == 1
+
+
+@pytest.mark.parametrize("pattern", ["nothing/*.parquet", "missing.parquet", "."])
+def test_an_empty_glob_names_itself(tmp_path, pattern):
+    with pytest.raises(InputError, match="no Parquet file matches"):
+        list_files([str(tmp_path / pattern)])
+    with pytest.raises(InputError, match="no input given"):
+        list_files([])
+
+
+def test_splits_cover_every_row_once(corpus):
+    columns = Columns("text", "id", "lang")
+    files = list_files([str(corpus)])
+    splits = plan_splits(files, columns)
+    seen = []
+    for split in splits:
+        rows = 0
+        for row, batch in read_split(split, columns):
+            assert row == split.first_row + rows
+            rows += batch.num_rows
+            seen += batch["id"].to_pylist()
+        assert rows == split.rows
+    assert sorted(seen) == sorted(row["id"] for row in corpus_rows())
+    assert len(seen) == len(set(seen))
+    assert [entry["rows"] for entry in ledger(files, splits)] == [80, 80, 80]
+
+
+def test_packing_is_a_function_of_the_splits():
+    splits = [Split("a", i, 0, 1, size) for i, size in enumerate([5, 5, 20, 1, 1, 9])]
+    assert [[s.text_bytes for s in group] for group in pack_splits(splits, 10)] == [[5, 5], [20], [1, 1], [9]]
+    assert pack_splits([], 10) == []
+
+
+def test_wrong_columns(corpus, tmp_path):
+    files = list_files([str(corpus)])
+    with pytest.raises(InputError, match=r"no column 'body' \(its columns: id, text, lang\). Choose one with --text-column"):
+        plan_splits(files, Columns("body"))
+    with pytest.raises(InputError, match="--group-column"):
+        plan_splits(files, Columns("text", group="language"))
+    pq.write_table(pa.table({"text": [1, 2]}), tmp_path / "numbers.parquet")
+    with pytest.raises(InputError, match="holds int64, not text"):
+        plan_splits(list_files([str(tmp_path)]), Columns("text"))
+
+
+def test_a_file_that_is_not_parquet_is_named(tmp_path):
+    write_corpus(tmp_path, corpus_rows(1), files=2)
+    bad = tmp_path / "part-00001.parquet"
+    bad.write_bytes(bad.read_bytes()[:-20])
+    with pytest.raises(InputError, match=r"part-00001.parquet: not a readable Parquet file"):
+        plan_splits(list_files([str(tmp_path)]), Columns("text"))
+    bad.write_bytes(b"")
+    with pytest.raises(InputError, match="part-00001"):
+        plan_splits(list_files([str(tmp_path)]), Columns("text"))
+
+
+def test_damage_inside_a_row_group_is_named(tmp_path):
+    rows = [{"id": str(i), "text": f"text {i} " * 50, "lang": "en"} for i in range(200)]
+    write_corpus(tmp_path, rows, files=1, row_group_size=200)
+    path = tmp_path / "part-00000.parquet"
+    data = bytearray(path.read_bytes())
+    data[4:400] = bytes(396)
+    path.write_bytes(data)
+    (split,) = plan_splits(list_files([str(tmp_path)]), Columns("text", "id"))
+    with pytest.raises(InputError, match="row group 0: cannot be read"):
+        list(read_split(split, Columns("text", "id")))
+
+
+def test_repeated_documents_come_in_small_batches(tmp_path):
+    # Dictionary encoding stores the text once: the footer states 1 MB for 400 MB.
+    pq.write_table(pa.table({"text": ["x" * 100_000] * 4000}), tmp_path / "a.parquet")
+    columns = Columns("text")
+    (split,) = plan_splits(list_files([str(tmp_path)]), columns)
+    rows = 0
+    for row, batch in read_split(split, columns):
+        assert row == rows
+        assert batch["text"].nbytes < 9 << 20
+        rows += batch.num_rows
+    assert rows == 4000
+
+
+def test_the_standard_library_is_a_corpus(tmp_path):
+    paths = write_stdlib(str(tmp_path / "corpus"))
+    table = pa.concat_tables([pq.read_table(path) for path in paths])
+    assert table.nbytes > 8e6
+    texts = table["text"].to_pylist()
+    assert None in texts
+    assert "" in texts
+    assert len(set(table["id"].to_pylist())) == len(table)

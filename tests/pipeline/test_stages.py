@@ -1,0 +1,289 @@
+"""The stages on a small corpus: right results, whatever the partitioning; restarts; outputs that are in the way."""
+
+import json
+from collections import Counter
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import shardpiece
+from shardpiece.config import load_config
+from shardpiece.corpus.sources import list_files
+from shardpiece.corpus.splits import Columns, plan_splits
+from shardpiece.errors import ConfigError, DataError, FormatError, InputError, OutputError, TrainingError
+from shardpiece.pipeline.count import count
+from shardpiece.pipeline.encode import encode
+from shardpiece.pipeline.run import run_all
+from shardpiece.pipeline.tasks import document_errors, read_documents
+from shardpiece.pipeline.train import train
+from shardpiece.tokenizer.decoding import decoded_documents
+from tests.conftest import corpus_rows, input_rows, write_corpus
+
+
+def config_for(corpus, output, **overrides):
+    settings = {
+        "input": [str(corpus)],
+        "output": str(output),
+        "id_column": "id",
+        "group_column": "lang",
+        "train.vocab_size": 400,
+        "encode.shard_size": "1MiB",
+    }
+    return load_config(None, settings | {key.replace("__", "."): value for key, value in overrides.items()})
+
+
+def run_stages(session, config):
+    return [count(session, config), train(config), encode(session, config)]
+
+
+def contents(directory):
+    """Every artifact file that has to be the same: name → bytes."""
+    return {
+        str(path.relative_to(directory)): path.read_bytes()
+        for path in sorted(directory.rglob("*"))
+        if path.is_file() and path.parts[-2] != "_journal" and not path.name.startswith("part-")
+    }
+
+
+@pytest.fixture(scope="module")
+def done(session, corpus, tmp_path_factory):
+    output = tmp_path_factory.mktemp("done")
+    config = config_for(corpus, output)
+    reports = run_stages(session, config)
+    return config, output, reports
+
+
+def test_word_table_equals_a_plain_counter(done, corpus):
+    config, _, _ = done
+    table = shardpiece.WordTable.read(config.words_path)
+    pretokenizer = shardpiece.PreTokenizer.named(config.pretokenizer)
+    expected = Counter()
+    for row in input_rows(corpus):
+        expected.update((word.encode(), row["lang"]) for word in pretokenizer.split_text(row["text"] or ""))
+    rows = table.table.to_pylist()
+    assert {(row["word"], row["group"]): row["count"] for row in rows} == expected
+    order = [(row["word"], row["group"]) for row in rows]
+    assert order == sorted(order)
+
+
+def test_statistics_count_every_document_once(done, corpus):
+    config, output, reports = done
+    rows = input_rows(corpus)
+    manifest = json.loads((output / "words" / "words.json").read_text())
+    size = sum(len((row["text"] or "").encode()) for row in rows)
+    assert manifest["statistics"]["documents"] == len(rows)
+    assert manifest["statistics"]["null_documents"] == sum(row["text"] is None for row in rows)
+    assert manifest["statistics"]["empty_documents"] == sum(row["text"] == "" for row in rows)
+    assert manifest["statistics"]["bytes"] == size == reports[0].figures["bytes"]
+    assert sum(manifest["statistics"][k] for k in ("long_words", "long_word_bytes", "replaced_documents")) == 0
+    shards = json.loads((output / "shards" / "manifest.json").read_text())
+    assert shards["totals"]["documents"] == len(rows)
+    assert shards["totals"]["bytes"] == size
+    assert shards["totals"]["null_documents"] == manifest["statistics"]["null_documents"]
+
+
+def test_shards_decode_to_the_input(done, corpus):
+    config, _, _ = done
+    tokenizer = shardpiece.load(config.tokenizer_path)
+    rows = input_rows(corpus)
+    decoded = list(decoded_documents(config.shards_path, tokenizer))
+    assert [(name, raw) for name, _, raw in decoded] == [(row["id"], (row["text"] or "").encode()) for row in rows]
+    assert sum(n for _, n, _ in decoded) == done[2][2].figures["tokens"]
+
+
+@pytest.mark.parametrize("shard_format", ["parquet", "bin"])
+@pytest.mark.parametrize("empty", ["keep", "skip"])
+def test_eos_ends_every_document_once(session, done, corpus, tmp_path, shard_format, empty):
+    base, _, _ = done
+    config = config_for(
+        corpus, tmp_path, encode__tokenizer=base.tokenizer_path, encode__append_eos=True, id_column=None,
+        encode__format=shard_format, encode__empty_documents=empty,
+    )  # fmt: skip
+    encode(session, config)
+    tokenizer = shardpiece.load(base.tokenizer_path)
+    eos = tokenizer.special_id("<|endoftext|>")
+    texts = [(row["text"] or "") for row in input_rows(corpus)]
+    if empty == "skip":
+        texts = [text for text in texts if text]
+    expected = [[*tokenizer.encode(text), eos] for text in texts]
+    if shard_format == "bin":
+        tokens = np.concatenate([np.fromfile(path, "<u2") for path in sorted((tmp_path / "shards").glob("*.bin"))])
+        assert tokens.tolist() == [i for ids in expected for i in ids]
+    else:
+        rows = [r for path in sorted((tmp_path / "shards").glob("*.parquet")) for r in pq.read_table(path).to_pylist()]
+        assert [row["tokens"] for row in rows] == expected
+        assert rows[0]["id"] == f"{corpus}/part-00000.parquet:0"
+    assert [raw.decode() for _, _, raw in decoded_documents(config.shards_path, tokenizer)] == texts
+
+
+def test_other_partitioning_gives_the_same_bytes(session, done, corpus, tmp_path):
+    _, output, _ = done
+    config = config_for(
+        corpus, tmp_path, count__memory_per_task="1MiB", count__task_size="1MiB", spark={"spark.sql.shuffle.partitions": 3}
+    )
+    run_stages(session, config)
+    same, other = contents(output), contents(tmp_path)
+    # words.json lists the part files, whose borders Spark chooses; their content is compared by the fingerprint.
+    for files in (same, other):
+        manifest = json.loads(files.pop("words/words.json"))
+        del manifest["files"]
+        files["words"] = json.dumps(manifest)
+    assert same == other
+    a = shardpiece.WordTable.read(str(output / "words"))
+    b = shardpiece.WordTable.read(str(tmp_path / "words"))
+    assert a.table.combine_chunks() == b.table.combine_chunks()
+
+
+def test_done_and_unchanged_is_skipped_without_spark(done):
+    config, output, _ = done
+    before = {path: path.stat().st_mtime_ns for path in output.rglob("*")}
+
+    def no_spark():
+        raise AssertionError("Spark was started for nothing")
+
+    reports = run_stages(no_spark, config)
+    assert [report.skipped for report in reports] == [True, True, True]
+    assert {path: path.stat().st_mtime_ns for path in output.rglob("*")} == before
+
+
+def test_other_settings_need_overwrite(session, corpus, tmp_path):
+    first = config_for(corpus, tmp_path)
+    run_stages(session, first)
+    other = config_for(corpus, tmp_path, pretokenizer="gpt2", train__vocab_size=350)
+    with pytest.raises(OutputError, match="word table made from other input or settings. Pass --overwrite"):
+        count(session, other)
+    with pytest.raises(OutputError, match="tokenizer made from other"):
+        train(other)
+    with pytest.raises(OutputError, match="shards made from other"):
+        encode(session, config_for(corpus, tmp_path, encode__append_eos=True))
+    run_stages(session, config_for(corpus, tmp_path, pretokenizer="gpt2", train__vocab_size=350, overwrite=True))
+    assert shardpiece.load(str(tmp_path / "tokenizer")).vocab_size == 350
+
+
+def test_a_place_taken_by_something_else_is_left_alone(session, corpus, tmp_path):
+    for name in ("words", "tokenizer", "shards"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "thesis.txt").write_text("precious")
+    config = config_for(corpus, tmp_path, overwrite=True)
+    with pytest.raises(OutputError, match=r"not empty and not a word table \(it holds thesis.txt\)"):
+        count(session, config)
+    assert (tmp_path / "words" / "thesis.txt").read_text() == "precious"
+
+
+def test_a_restart_keeps_finished_shards(session, corpus, tmp_path, capfd):
+    rows = [{**row, "text": " ".join(f"{i * k:x}" for k in range(3000))} for i, row in enumerate(corpus_rows(20))]
+    big = write_corpus(tmp_path / "big", rows, row_group_size=40)
+    config = config_for(big, tmp_path / "out")
+    run_stages(session, config)
+    shards = tmp_path / "out" / "shards"
+    before = {path.name: path.read_bytes() for path in shards.iterdir() if path.is_file()}
+    names = sorted(name for name in before if name.endswith(".parquet"))
+    assert len(names) > 2
+    kept = (shards / names[0]).stat().st_mtime_ns
+    # As after a kill: no manifest, one shard never written, one damaged.
+    (shards / "manifest.json").unlink()
+    (shards / names[1]).unlink()
+    (shards / names[2]).write_bytes(b"half")
+    capfd.readouterr()
+    encode(session, config)
+    assert {path.name: path.read_bytes() for path in shards.iterdir() if path.is_file()} == before
+    assert (shards / names[0]).stat().st_mtime_ns == kept
+    assert f"{len(names) - 2} of {len(names)} shards were finished by an earlier run" in capfd.readouterr().err
+
+
+def test_an_unfinished_run_of_another_plan_is_cleared(session, corpus, tmp_path):
+    config = config_for(corpus, tmp_path)
+    run_stages(session, config)
+    (tmp_path / "shards" / "manifest.json").unlink()
+    (tmp_path / "shards" / "shard-00077.parquet").write_bytes(b"of a longer plan")
+    encode(session, config_for(corpus, tmp_path, encode__append_eos=True))
+    manifest = json.loads((tmp_path / "shards" / "manifest.json").read_text())
+    listed = {file["name"] for shard in manifest["shards"] for file in shard["files"]}
+    assert {path.name for path in (tmp_path / "shards").glob("shard-*")} == listed
+    assert manifest["eos"]["appended"]
+
+
+def test_invalid_utf8_is_counted_or_refused(session, tmp_path):
+    table = pa.table({"text": pa.array([b"good", b"bad \xff", None, b"", b"\xe6\x97"], pa.binary())})
+    (tmp_path / "data").mkdir()
+    pq.write_table(table, tmp_path / "data" / "a.parquet", row_group_size=2)
+    plain = {"id_column": None, "group_column": None, "train__vocab_size": 257}
+    config = config_for(tmp_path / "data", tmp_path / "out", **plain)
+    run_stages(session, config)
+    manifest = json.loads((tmp_path / "out" / "shards" / "manifest.json").read_text())
+    assert manifest["totals"]["replaced_documents"] == 2
+    texts = [raw.decode() for _, _, raw in decoded_documents(config.shards_path, shardpiece.load(config.tokenizer_path))]
+    assert texts == ["good", "bad \ufffd", "", "", "\ufffd"]
+    strict = config_for(tmp_path / "data", tmp_path / "strict", invalid_utf8="error", **plain)
+    with pytest.raises(DataError, match=r"a\.parquet, row 1: invalid UTF-8 at byte 4"):
+        count(session, strict)
+    assert not (tmp_path / "strict" / "words" / "words.json").exists()
+
+
+def test_a_pattern_that_hangs_names_the_document(session, tmp_path, monkeypatch):
+    write_corpus(tmp_path / "data", [{"id": "0", "text": "fine"}, {"id": "1", "text": "a" * 5000}], files=1)
+    config = config_for(tmp_path / "data", tmp_path / "out", pretokenizer=r"(?:a+a+)+b")
+    monkeypatch.setattr("shardpiece.text.pretokenizers.TIMEOUT_SECONDS", 0.2)
+    splits = plan_splits(list_files(config.input), Columns("text"))
+    pretokenizer = shardpiece.PreTokenizer.named(config.pretokenizer)
+    with pytest.raises(DataError, match=r"part-00000\.parquet, row 1: the pre-tokenizer pattern ran"):
+        for split, row, _, documents in read_documents(splits, Columns("text"), "replace"):
+            with document_errors(split, row):
+                pretokenizer.split(documents)
+
+
+def test_damage_found_by_an_executor_arrives_as_one_line(session, tmp_path):
+    rows = [{"id": str(i), "text": f"text {i} " * 50, "lang": "en"} for i in range(200)]
+    path = write_corpus(tmp_path / "data", rows, files=1, row_group_size=200) / "part-00000.parquet"
+    data = bytearray(path.read_bytes())
+    data[4:3000] = bytes(2996)
+    path.write_bytes(data)
+    with pytest.raises(InputError, match=r"part-00000\.parquet, row group 0: cannot be read") as caught:
+        count(session, config_for(tmp_path / "data", tmp_path / "out"))
+    assert "\n" not in str(caught.value)
+
+
+def test_shards_decode_only_with_their_tokenizer(session, done, corpus, tmp_path):
+    config, _, _ = done
+    other = config_for(corpus, tmp_path, train__words=config.words_path, train__vocab_size=300)
+    train(other)
+    with pytest.raises(FormatError, match="decode with the one that wrote the shards"):
+        next(decoded_documents(config.shards_path, shardpiece.load(other.tokenizer_path)))
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        ({"encode__append_eos": True, "encode__eos_token": "<eos>"}, "'<eos>' is not among train.special_tokens"),
+        ({"id_column": "key"}, "no column 'key'"),
+        ({"train__words": "elsewhere"}, "train.words"),
+        ({"train__vocab_size": 256}, "too small"),
+        ({"pretokenizer": "gpt3"}, "did you mean 'gpt2'"),
+    ],
+)
+def test_a_whole_run_finds_late_mistakes_first(corpus, tmp_path, overrides, message):
+    with pytest.raises(ConfigError, match=message):
+        run_all(config_for(corpus, tmp_path, **overrides))
+
+
+def test_an_altered_word_table_is_refused(session, corpus, tmp_path):
+    config = config_for(corpus, tmp_path)
+    count(session, config)
+    part = next((tmp_path / "words").glob("part-*.parquet"))
+    table = pq.read_table(part)
+    pq.write_table(table.set_column(2, "count", pa.array([1] * len(table))), part)
+    with pytest.raises(FormatError, match="count again"):
+        train(config)
+    pq.write_table(table.slice(1), part)
+    with pytest.raises(FormatError, match=r"words\.json says"):
+        train(config)
+
+
+def test_only_empty_documents(session, tmp_path):
+    write_corpus(tmp_path / "data", [{"id": "0", "text": None}, {"id": "1", "text": ""}], files=1)
+    config = config_for(tmp_path / "data", tmp_path / "out")
+    assert count(session, config).figures["distinct words"] == 0
+    with pytest.raises(TrainingError, match="the word table is empty"):
+        train(config)

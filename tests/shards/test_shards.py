@@ -1,0 +1,122 @@
+"""Shard files: layouts read with other eyes, limits checked, damage named."""
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from shardpiece import storage
+from shardpiece.corpus.splits import Split
+from shardpiece.errors import FormatError, OutputError, ShardpieceError
+from shardpiece.shards import manifest as manifests
+from shardpiece.shards.plan import plan_shards
+from shardpiece.shards.readers import iter_documents
+from shardpiece.shards.writers import TokenBatch, token_dtype, write_shard
+
+
+def batches():
+    yield TokenBatch(pa.array(["a", "b"]), np.array([1, 2, 3], np.int32), np.array([0, 2, 3]))
+    yield TokenBatch(pa.array(["c", None]), np.array([], np.int32), np.array([0, 0, 0]))
+    yield TokenBatch(pa.array(["d"]), np.array([65535, 0], np.int32), np.array([0, 2]))
+
+
+DOCUMENTS = [[1, 2], [3], [], [], [65535, 0]]
+
+
+def manifest_for(files, shard_format, vocab_size):
+    shard = {"name": "shard-00000", "documents": 5, "files": [file.as_dict() for file in files]}
+    return {"shard_format": shard_format, "vocab_size": vocab_size, "shards": [shard]}
+
+
+def test_parquet_layout(tmp_path):
+    files = write_shard(str(tmp_path), "shard-00000", "parquet", 65536, batches())
+    rows = pq.read_table(tmp_path / "shard-00000.parquet").to_pylist()
+    assert [row["tokens"] for row in rows] == DOCUMENTS
+    assert [row["n_tokens"] for row in rows] == [2, 1, 0, 0, 2]
+    assert [row["id"] for row in rows] == ["a", "b", "c", None, "d"]
+    read = [(name, ids.tolist()) for name, ids in iter_documents(str(tmp_path), manifest_for(files, "parquet", 65536))]
+    assert read == list(zip(["a", "b", "c", None, "d"], DOCUMENTS, strict=True))
+    assert files[0].checksum == storage.checksum(str(tmp_path / "shard-00000.parquet"))
+    assert files[0].bytes == (tmp_path / "shard-00000.parquet").stat().st_size
+
+
+@pytest.mark.parametrize(("vocab_size", "dtype"), [(65536, "<u2"), (65537, "<u4")])
+def test_bin_layout(tmp_path, vocab_size, dtype):
+    assert token_dtype(vocab_size) == np.dtype(dtype)
+    files = write_shard(str(tmp_path), "shard-00000", "bin", vocab_size, batches())
+    assert np.fromfile(tmp_path / "shard-00000.bin", dtype).tolist() == [1, 2, 3, 65535, 0]
+    assert np.load(tmp_path / "shard-00000.ends.npy").tolist() == [2, 3, 3, 3, 5]
+    read = [ids.tolist() for _, ids in iter_documents(str(tmp_path), manifest_for(files, "bin", vocab_size))]
+    assert read == DOCUMENTS
+
+
+@pytest.mark.parametrize("shard_format", ["parquet", "bin"])
+def test_an_id_beyond_the_vocabulary_is_never_written(tmp_path, shard_format):
+    with pytest.raises(ShardpieceError, match="outside the vocabulary"):
+        write_shard(str(tmp_path), "shard-00000", shard_format, 65535, batches())
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("shard_format", ["parquet", "bin"])
+def test_an_empty_shard_is_a_valid_file(tmp_path, shard_format):
+    files = write_shard(str(tmp_path), "shard-00000", shard_format, 300, iter([]))
+    manifest = manifest_for(files, shard_format, 300)
+    manifest["shards"][0]["documents"] = 0
+    assert list(iter_documents(str(tmp_path), manifest)) == []
+
+
+def test_damage_is_named(tmp_path):
+    files = write_shard(str(tmp_path), "shard-00000", "bin", 300, iter([next(batches())]))
+    manifest = manifest_for(files, "bin", 300)
+    with pytest.raises(FormatError, match="2 documents, the manifest says 5"):
+        list(iter_documents(str(tmp_path), manifest))
+    (tmp_path / "shard-00000.bin").write_bytes(b"\x01\x00")
+    with pytest.raises(FormatError, match="ends in the middle of a document"):
+        list(iter_documents(str(tmp_path), manifest))
+    (tmp_path / "shard-00000.bin").unlink()
+    with pytest.raises(FormatError, match="shard-00000: cannot be read"):
+        list(iter_documents(str(tmp_path), manifest))
+    with pytest.raises(FormatError, match="unknown shard format"):
+        list(iter_documents(str(tmp_path), manifest | {"shard_format": "tar"}))
+    with pytest.raises(FormatError, match="no finished shards here"):
+        manifests.read_manifest(str(tmp_path))
+
+
+def test_plan_is_a_function_of_splits_and_size():
+    splits = [Split("f", i, i, 1, 60) for i in range(5)]
+    plan = plan_shards(splits, 120)
+    assert [shard.name for shard in plan] == ["shard-00000", "shard-00001", "shard-00002"]
+    assert [len(shard.splits) for shard in plan] == [2, 2, 1]
+    assert plan[0].rows == 2
+    assert plan_shards([], 10) == []
+
+
+def test_a_failed_write_leaves_nothing(tmp_path):
+    def fail(file):
+        file.write(b"half")
+        raise RuntimeError("power cut")
+
+    with pytest.raises(RuntimeError):
+        storage.write_file(str(tmp_path / "x.bin"), fail)
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(OutputError, match="cannot be written"):
+        storage.write_bytes(str(tmp_path / "file" / "below"), b"x")
+    with pytest.raises(OutputError, match="Choose another --output"):
+        storage.check_writable(str(tmp_path / "file" / "below"))
+
+
+def test_journal_entries_count_only_while_they_hold(tmp_path):
+    files = write_shard(str(tmp_path), "shard-00000", "bin", 300, iter([next(batches())]))
+    entry = {"key": "k", "files": [file.as_dict() for file in files]}
+    path = manifests.journal_path(str(tmp_path), "shard-00000")
+    assert manifests.read_journal_entry(str(tmp_path), "shard-00000", "k") is None
+    storage.write_bytes(path, storage.pretty_json(entry))
+    assert manifests.read_journal_entry(str(tmp_path), "shard-00000", "k") == entry
+    assert manifests.read_journal_entry(str(tmp_path), "shard-00000", "other") is None
+    (tmp_path / "shard-00000.bin").write_bytes(b"changed")
+    assert manifests.read_journal_entry(str(tmp_path), "shard-00000", "k") is None
+    (tmp_path / "shard-00000.bin").unlink()
+    assert manifests.read_journal_entry(str(tmp_path), "shard-00000", "k") is None
+    storage.write_bytes(path, b"half a jour")
+    assert manifests.read_journal_entry(str(tmp_path), "shard-00000", "k") is None
