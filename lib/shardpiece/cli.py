@@ -1,6 +1,7 @@
 """The ``shardpiece`` command."""
 
 import json
+import os
 import sys
 from typing import Any
 
@@ -8,7 +9,7 @@ import click
 
 from shardpiece import __version__
 from shardpiece.config import JobConfig, load_config, parse_setting
-from shardpiece.errors import ConfigError, ShardpieceError
+from shardpiece.errors import ShardpieceError
 
 
 def main(args: list[str] | None = None) -> None:
@@ -28,7 +29,12 @@ def main(args: list[str] | None = None) -> None:
         click.echo(f"shardpiece: error: {error}", err=True)
         sys.exit(error.exit_code)
     except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python complains again at exit
         sys.exit(0)
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        click.echo(f"shardpiece: error: {where}{error.strerror or error}", err=True)
+        sys.exit(1)
     sys.exit(code if isinstance(code, int) else 0)
 
 

@@ -27,9 +27,14 @@ class CountConfig(_Section):
 
     output: str | None = Field(None, description="word table; default OUTPUT/words")
     max_word_bytes: int = Field(
-        32_768, ge=16, le=65_535, description="longer words are left out of the table and reported; they always encode"
+        32_768,
+        ge=16,
+        le=65_535,
+        description="longer words are left out of the table and reported; they always encode",
     )
-    memory_per_task: Memory = Field(ByteSize(256 << 20), description="bound of a task's hash table; it spills when full")
+    memory_per_task: Memory = Field(
+        ByteSize(256 << 20), description="bound of a task's hash table; it spills when full"
+    )
     task_size: Memory = Field(ByteSize(64 << 20), description="text per Spark task")
 
 

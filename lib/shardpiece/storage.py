@@ -56,7 +56,7 @@ def list_names(directory: str) -> list[str]:
     fs.invalidate_cache()
     try:
         return sorted(entry.rstrip("/").rsplit("/", 1)[-1] for entry in fs.ls(inner, detail=False))
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return []
 
 

@@ -60,7 +60,9 @@ def test_packing_is_a_function_of_the_splits():
 
 def test_wrong_columns(corpus, tmp_path):
     files = list_files([str(corpus)])
-    with pytest.raises(InputError, match=r"no column 'body' \(its columns: id, text, lang\). Choose one with --text-column"):
+    with pytest.raises(
+        InputError, match=r"no column 'body' \(its columns: id, text, lang\). Choose one with --text-column"
+    ):
         plan_splits(files, Columns("body"))
     with pytest.raises(InputError, match="--group-column"):
         plan_splits(files, Columns("text", group="language"))

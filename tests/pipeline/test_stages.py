@@ -69,7 +69,7 @@ def test_word_table_equals_a_plain_counter(done, corpus):
 
 
 def test_statistics_count_every_document_once(done, corpus):
-    config, output, reports = done
+    _config, output, reports = done
     rows = input_rows(corpus)
     manifest = json.loads((output / "words" / "words.json").read_text())
     size = sum(len((row["text"] or "").encode()) for row in rows)
@@ -121,7 +121,11 @@ def test_eos_ends_every_document_once(session, done, corpus, tmp_path, shard_for
 def test_other_partitioning_gives_the_same_bytes(session, done, corpus, tmp_path):
     _, output, _ = done
     config = config_for(
-        corpus, tmp_path, count__memory_per_task="1MiB", count__task_size="1MiB", spark={"spark.sql.shuffle.partitions": 3}
+        corpus,
+        tmp_path,
+        count__memory_per_task="1MiB",
+        count__task_size="1MiB",
+        spark={"spark.sql.shuffle.partitions": 3},
     )
     run_stages(session, config)
     same, other = contents(output), contents(tmp_path)
@@ -214,7 +218,9 @@ def test_invalid_utf8_is_counted_or_refused(session, tmp_path):
     run_stages(session, config)
     manifest = json.loads((tmp_path / "out" / "shards" / "manifest.json").read_text())
     assert manifest["totals"]["replaced_documents"] == 2
-    texts = [raw.decode() for _, _, raw in decoded_documents(config.shards_path, shardpiece.load(config.tokenizer_path))]
+    texts = [
+        raw.decode() for _, _, raw in decoded_documents(config.shards_path, shardpiece.load(config.tokenizer_path))
+    ]
     assert texts == ["good", "bad \ufffd", "", "", "\ufffd"]
     strict = config_for(tmp_path / "data", tmp_path / "strict", invalid_utf8="error", **plain)
     with pytest.raises(DataError, match=r"a\.parquet, row 1: invalid UTF-8 at byte 4"):
@@ -228,10 +234,14 @@ def test_a_pattern_that_hangs_names_the_document(session, tmp_path, monkeypatch)
     monkeypatch.setattr("shardpiece.text.pretokenizers.TIMEOUT_SECONDS", 0.2)
     splits = plan_splits(list_files(config.input), Columns("text"))
     pretokenizer = shardpiece.PreTokenizer.named(config.pretokenizer)
-    with pytest.raises(DataError, match=r"part-00000\.parquet, row 1: the pre-tokenizer pattern ran"):
+
+    def split_all():
         for split, row, _, documents in read_documents(splits, Columns("text"), "replace"):
             with document_errors(split, row):
                 pretokenizer.split(documents)
+
+    with pytest.raises(DataError, match=r"part-00000\.parquet, row 1: the pre-tokenizer pattern ran"):
+        split_all()
 
 
 def test_damage_found_by_an_executor_arrives_as_one_line(session, tmp_path):
@@ -256,7 +266,10 @@ def test_shards_decode_only_with_their_tokenizer(session, done, corpus, tmp_path
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
-        ({"encode__append_eos": True, "encode__eos_token": "<eos>"}, "'<eos>' is not among train.special_tokens"),
+        (
+            {"encode__append_eos": True, "encode__eos_token": "<eos>"},
+            "'<eos>' is not among train.special_tokens",
+        ),
         ({"id_column": "key"}, "no column 'key'"),
         ({"train__words": "elsewhere"}, "train.words"),
         ({"train__vocab_size": 256}, "too small"),

@@ -25,7 +25,10 @@ PUBLISHED = {
 }
 
 adversarial = st.text(
-    st.one_of(st.sampled_from(" \t\n\r'sSdDmMtTlLvVeErRſK0１½aéßǅʰ中ا\u0301\u200d\u00a0\u2028😀/=^_-"), st.characters(codec="utf-8")),
+    st.one_of(
+        st.sampled_from(" \t\n\r'sSdDmMtTlLvVeErRſK0１½aéßǅʰ中ا\u0301\u200d\u00a0\u2028😀/=^_-"),
+        st.characters(codec="utf-8"),
+    ),
     max_size=60,
 )
 
@@ -44,7 +47,9 @@ def test_nothing_is_lost(name):
     documents = Documents.from_strings(texts)
     words = pretokenizer.split(documents)
     assert words.ends[-1] == documents.size
-    assert list(words.document_ends) == [sum(len(pretokenizer.split_text(t)) for t in texts[: d + 1]) for d in range(len(texts))]
+    assert list(words.document_ends) == [
+        sum(len(pretokenizer.split_text(t)) for t in texts[: d + 1]) for d in range(len(texts))
+    ]
     for text in texts:
         assert "".join(pretokenizer.split_text(text)) == text
 

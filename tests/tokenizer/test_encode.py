@@ -96,7 +96,11 @@ def test_encode_batch(tokenizer):
     assert batch.to_pylist() == [tokenizer.encode(text) for text in CORPUS]
     column = pa.array(["low", None, ""])
     assert tokenizer.encode_batch(column).to_pylist() == [tokenizer.encode("low"), None, []]
-    assert tokenizer.encode_batch(pa.chunked_array([column, column])).to_pylist() == 2 * [tokenizer.encode("low"), None, []]
+    assert tokenizer.encode_batch(pa.chunked_array([column, column])).to_pylist() == 2 * [
+        tokenizer.encode("low"),
+        None,
+        [],
+    ]
     assert tokenizer.encode_batch(pa.array([b"\xff"])).to_pylist() == [tokenizer.encode("\ufffd")]
     assert tokenizer.encode_batch([]).to_pylist() == []
     assert tokenizer.encode("\ud800") == tokenizer.encode("\ufffd")

@@ -35,9 +35,7 @@ def test_equals_a_plain_counter(rows, memory):
         documents = Documents.from_strings([text for _, text in part])
         batches += counter.add(documents, pretokenizer.split(documents), [group for group, _ in part])
     batches += counter.drain()
-    expected = Counter(
-        (group, word.encode()) for group, text in rows for word in regex.findall(PATTERNS["gpt2"], text)
-    )
+    expected = Counter((group, word.encode()) for group, text in rows for word in regex.findall(PATTERNS["gpt2"], text))
     assert collect(batches) == expected
 
 

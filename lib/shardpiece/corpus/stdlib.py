@@ -30,7 +30,14 @@ def _documents() -> Iterator[tuple[str, str, str]]:
     library = Path(sysconfig.get_paths()["stdlib"])
     for path in sorted(library.rglob("*")):
         relative = path.relative_to(library)
-        if "site-packages" in relative.parts or path.suffix not in (".py", ".txt", ".rst", ".html", ".c", ".h"):
+        if "site-packages" in relative.parts or path.suffix not in (
+            ".py",
+            ".txt",
+            ".rst",
+            ".html",
+            ".c",
+            ".h",
+        ):
             continue
         try:
             text = path.read_bytes().decode()
@@ -50,7 +57,11 @@ def _awkward() -> Iterator[tuple[str, str | None, str]]:
     for i in range(40):
         yield f"awkward/{i}", (None, "", "\n", " \t ")[i % 4], "awkward"
     yield "awkward/special", "text that spells <|endoftext|> stays text", "awkward"
-    yield "awkward/unicode", "naïve café, 日本語, Ελληνικά, हिन्दी, 👩‍👩‍👧 and \u202eright-to-left\u202c", "awkward"
+    yield (
+        "awkward/unicode",
+        "naïve café, 日本語, Ελληνικά, हिन्दी, 👩‍👩‍👧 and \u202eright-to-left\u202c",
+        "awkward",
+    )
 
 
 def _write(file, rows: list[tuple[str, str | None, str]]) -> None:

@@ -45,7 +45,11 @@ _ROW_SCHEMA = "kind byte, word binary, group string, count long"
 _STATISTICS = ("documents", "null_documents", "empty_documents", "replaced_documents", "bytes", "words",
                "long_words", "long_word_bytes")  # fmt: skip
 _OUTPUT = OutputKind(
-    "a word table", words.MANIFEST, lambda name: name.startswith("part-"), words.read_manifest, lambda m: m["key"]
+    "a word table",
+    words.MANIFEST,
+    lambda name: name.startswith("part-"),
+    words.read_manifest,
+    lambda m: m["key"],
 )
 
 
@@ -79,15 +83,20 @@ def count(session: Callable[[], SparkSession], config: JobConfig) -> StageReport
     # Small enough to keep every core busy to the end; the table does not depend on it.
     share = total // (4 * max(2, spark.sparkContext.defaultParallelism)) + 1
     tasks = pack_splits(splits, min(int(config.count.task_size), share))
-    log(f"count: {len(files):,} files, {sum(s.rows for s in splits):,} documents, {total / 1e6:,.1f} MB of text, "
-        f"{len(tasks):,} tasks")
+    log(
+        f"count: {len(files):,} files, {sum(s.rows for s in splits):,} documents, {total / 1e6:,.1f} MB of text, "
+        f"{len(tasks):,} tasks"
+    )
     counters = Counters.create(spark)
     task = CountTask(tasks, columns, pretokenizer.spec, config.invalid_utf8, int(config.count.memory_per_task),
                      config.count.max_word_bytes, counters)  # fmt: skip
     rows = spark.range(0, len(tasks), 1, max(1, len(tasks))).mapInArrow(run_tasks(task), _ROW_SCHEMA)
     summed = rows.groupBy("kind", "word", "group").agg(F.sum("count").alias("count"))
     written = summed.orderBy("kind", "word", "group").mapInArrow(_PartWriter(output), RESULT_SCHEMA)
-    with StageProgress("count", counters.reader(total, "documents", "bytes")) as progress, job_errors("count"):
+    with (
+        StageProgress("count", counters.reader(total, "documents", "bytes")) as progress,
+        job_errors("count"),
+    ):
         results = [json.loads(row.result) for row in written.collect()]
 
     statistics = dict.fromkeys(_STATISTICS, 0) | {

@@ -27,7 +27,12 @@ def run_demo(inputs: list[str], text_column: str | None, output: str, vocab_size
     find_java()
     output = storage.absolute(output)
     # Shards small enough that a few tens of megabytes give every core work.
-    overrides = {"output": output, "train.vocab_size": vocab_size, "encode.shard_size": "8MB", "overwrite": True}
+    overrides = {
+        "output": output,
+        "train.vocab_size": vocab_size,
+        "encode.shard_size": "8MB",
+        "overwrite": True,
+    }
     if text_column:
         overrides["text_column"] = text_column
     if master:
@@ -37,8 +42,10 @@ def run_demo(inputs: list[str], text_column: str | None, output: str, vocab_size
         storage.check_writable(corpus)
         began = time.monotonic()
         paths = write_corpus(corpus)
-        log(f"demo: wrote Python's sources and documentation as {len(paths)} Parquet files to {corpus} "
-            f"in {time.monotonic() - began:.1f} s")
+        log(
+            f"demo: wrote Python's sources and documentation as {len(paths)} Parquet files to {corpus} "
+            f"in {time.monotonic() - began:.1f} s"
+        )
         inputs = [corpus]
         overrides |= {"id_column": "id", "group_column": "lang"}
     config = load_config(None, overrides | {"input": inputs})

@@ -30,7 +30,11 @@ def examine(paths: list[str]) -> bool:
             console.print(check(), markup=False)
         except Exception as error:
             well = False
-            message = " ".join(str(error).split()) if isinstance(error, ShardpieceError) else f"{type(error).__name__}: {error}"
+            message = (
+                " ".join(str(error).split())
+                if isinstance(error, ShardpieceError)
+                else f"{type(error).__name__}: {error}"
+            )
             console.print(f"\r[red]WRONG[/]  {name}: ", end="")
             console.print(message, markup=False)
     console.print("Everything a job needs is here." if well else "Mend what is marked WRONG, then run me again.")
@@ -50,8 +54,6 @@ def _checks(paths: list[str]) -> list[tuple[str, Callable[[], str]]]:
 
 
 def _python() -> str:
-    if sys.version_info < (3, 11):
-        raise ShardpieceError(f"{sys.version.split()[0]} is too old: install Python 3.11 or newer")
     return f"{sys.version.split()[0]} at {sys.executable}; executors run {os.environ.get('PYSPARK_PYTHON', 'the same')}"
 
 
@@ -76,8 +78,10 @@ def _kernels() -> str:
         raise ShardpieceError("the kernels give wrong results: remove the Numba cache and try again")
     cache = count_kernels.count_words.stats.cache_path
     if not os.access(cache, os.W_OK):
-        raise ShardpieceError(f"the kernel cache {cache} is not writable: set NUMBA_CACHE_DIR to a directory that is, "
-                              f"or kernels compile again in every process")
+        raise ShardpieceError(
+            f"the kernel cache {cache} is not writable: set NUMBA_CACHE_DIR to a directory that is, "
+            f"or kernels compile again in every process"
+        )
     return f"run in {time.monotonic() - began:.1f} s, cached in {cache}"
 
 

@@ -132,9 +132,7 @@ def job_errors(what: str) -> Iterator[None]:
         known = error_from_executor(str(error))
         if known is not None:
             raise known from error
-        raise ShardpieceError(
-            f"{what} failed in Spark: {_first_line(error)}{_log_hint()}"
-        ) from error
+        raise ShardpieceError(f"{what} failed in Spark: {_first_line(error)}{_log_hint()}") from error
 
 
 def _log_hint() -> str:

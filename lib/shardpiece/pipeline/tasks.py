@@ -50,7 +50,7 @@ def run_tasks(task: Callable[[int], Iterator[pa.RecordBatch]]) -> Callable:
     return run
 
 
-class errors_for_driver:  # noqa: N801
+class errors_for_driver:
     """Context manager that wraps a ShardpieceError so that its message survives Spark."""
 
     def __enter__(self):
@@ -72,7 +72,7 @@ def read_documents(
             yield split, row, batch, documents
 
 
-class document_errors:  # noqa: N801
+class document_errors:
     """Context manager that turns a DocumentError into a DataError with the file and the row."""
 
     def __init__(self, split: Split, first_row: int):

@@ -35,7 +35,9 @@ def read_metadata(directory: str) -> dict:
     """The content of shardpiece.json. Raises FormatError when this is no finished artifact."""
     path = storage.join(directory, METADATA_FILE)
     if not storage.exists(path):
-        raise FormatError(f"{directory}: no tokenizer here ({METADATA_FILE} is missing). Make one with: shardpiece train")
+        raise FormatError(
+            f"{directory}: no tokenizer here ({METADATA_FILE} is missing). Make one with: shardpiece train"
+        )
     metadata = storage.read_json(path)
     if metadata.get("format") != FORMAT or metadata.get("version") != VERSION:
         raise FormatError(f"{path}: not a tokenizer of version {VERSION}")

@@ -190,8 +190,20 @@ def merge_long(data, start, end, byte_id, byte_pairs, pair_slots, merged, out, a
 
 @njit(nogil=True, cache=True)
 def encode_words(
-    data, word_ends, document_ends, first_byte, byte_id, byte_pairs, pair_slots, merged,
-    slots, cached_bytes, cached_tokens, state, out, token_ends,
+    data,
+    word_ends,
+    document_ends,
+    first_byte,
+    byte_id,
+    byte_pairs,
+    pair_slots,
+    merged,
+    slots,
+    cached_bytes,
+    cached_tokens,
+    state,
+    out,
+    token_ends,
 ):
     """Encode all words. ``out`` (int32) must hold as many elements as there are bytes; ``token_ends`` (int64 [n])
     receives the number of tokens up to and including each document. Returns the number of tokens."""
@@ -232,7 +244,17 @@ def encode_words(
                         state[STATE_MISSES] += 1
                         if n <= LONG_WORD:
                             m = merge_short(
-                                data, start, end, byte_id, byte_pairs, pair_slots, merged, tokens, ranks, out, at
+                                data,
+                                start,
+                                end,
+                                byte_id,
+                                byte_pairs,
+                                pair_slots,
+                                merged,
+                                tokens,
+                                ranks,
+                                out,
+                                at,
                             )
                         else:
                             m = merge_long(data, start, end, byte_id, byte_pairs, pair_slots, merged, out, at)

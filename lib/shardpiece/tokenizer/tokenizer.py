@@ -114,7 +114,9 @@ class Tokenizer:
         documents = Documents.from_strings(list(texts)) if column is None else Documents.from_arrow(column)
         tokens, offsets = self.encode_documents(documents)
         if offsets[-1] >= 2**31:
-            raise ConfigError(f"the batch has {offsets[-1]:,} tokens, more than a list array holds: use smaller batches")
+            raise ConfigError(
+                f"the batch has {offsets[-1]:,} tokens, more than a list array holds: use smaller batches"
+            )
         mask = None
         if column is not None and column.null_count:
             nulls = column.is_null()

@@ -182,9 +182,7 @@ def may_merge(left, right, token_start, token_bytes, max_length, reserved, reser
 
 
 @njit(nogil=True, cache=True)
-def select_pairs(
-    keys, counts, numbers, floor, token_start, token_bytes, max_length, reserved, reserved_start
-):
+def select_pairs(keys, counts, numbers, floor, token_start, token_bytes, max_length, reserved, reserved_start):
     """Mark the table slots that get a record: numbers[h] keeps the occurrences of a selected pair and becomes 0
     for the others. Returns (records, occurrences, longest occurrence list)."""
     records = 0
@@ -210,9 +208,7 @@ def select_pairs(
 
 
 @njit(nogil=True, cache=True)
-def index_pairs(
-    pair_at, n, keys, counts, numbers, occurrence, pair_key, pair_count, pair_start, pair_end, state
-):
+def index_pairs(pair_at, n, keys, counts, numbers, occurrence, pair_key, pair_count, pair_start, pair_end, state):
     """Create the records of the selected pairs and their occurrence lists (ascending, since positions are)."""
     pair_key[0] = 0
     pair_count[0] = 0
@@ -268,7 +264,7 @@ def compare_tokens(a, b, token_head, token_start, token_bytes):
 @njit(nogil=True, cache=True)
 def wins_tie(key_1, key_2, tie, token_head, token_start, token_bytes):
     """Whether the pair (or position) key_1 goes before key_2 at equal counts."""
-    if tie == TIE_ID or tie == TIE_FIRST_SEEN:
+    if tie in (TIE_ID, TIE_FIRST_SEEN):
         return key_1 < key_2
     order = compare_tokens(key_1 >> 32, key_2 >> 32, token_head, token_start, token_bytes)
     if order == 0:
@@ -277,16 +273,12 @@ def wins_tie(key_1, key_2, tie, token_head, token_start, token_bytes):
 
 
 @njit(nogil=True, cache=True)
-def sift_up(
-    x, count, key, record, heap_count, heap_key, heap_record, tie, token_head, token_start, token_bytes
-):
+def sift_up(x, count, key, record, heap_count, heap_key, heap_record, tie, token_head, token_start, token_bytes):
     """Place an entry at heap index x or above."""
     while x > 0:
         y = (x - 1) >> 1
         c = heap_count[y]
-        if count > c or (
-            count == c and wins_tie(key, heap_key[y], tie, token_head, token_start, token_bytes)
-        ):
+        if count > c or (count == c and wins_tie(key, heap_key[y], tie, token_head, token_start, token_bytes)):
             heap_count[x] = c
             heap_key[x] = heap_key[y]
             heap_record[x] = heap_record[y]
@@ -299,9 +291,7 @@ def sift_up(
 
 
 @njit(nogil=True, cache=True)
-def sift_down(
-    size, count, key, record, heap_count, heap_key, heap_record, tie, token_head, token_start, token_bytes
-):
+def sift_down(size, count, key, record, heap_count, heap_key, heap_record, tie, token_head, token_start, token_bytes):
     """Place an entry at the root or below in a heap of ``size`` entries."""
     x = 0
     while True:
@@ -311,15 +301,10 @@ def sift_down(
         if y + 1 < size:
             c = heap_count[y + 1]
             d = heap_count[y]
-            if c > d or (
-                c == d
-                and wins_tie(heap_key[y + 1], heap_key[y], tie, token_head, token_start, token_bytes)
-            ):
+            if c > d or (c == d and wins_tie(heap_key[y + 1], heap_key[y], tie, token_head, token_start, token_bytes)):
                 y += 1
         c = heap_count[y]
-        if c > count or (
-            c == count and wins_tie(heap_key[y], key, tie, token_head, token_start, token_bytes)
-        ):
+        if c > count or (c == count and wins_tie(heap_key[y], key, tie, token_head, token_start, token_bytes)):
             heap_count[x] = c
             heap_key[x] = heap_key[y]
             heap_record[x] = heap_record[y]
@@ -346,26 +331,75 @@ def order_key(r, pair_key, pair_start, pair_end, pair_at, occurrence, tie):
 
 @njit(nogil=True, cache=True)
 def build_heap(
-    heap_count, heap_key, heap_record, pair_key, pair_count, pair_start, pair_end, pair_at, occurrence,
-    tie, token_head, token_start, token_bytes, state,
+    heap_count,
+    heap_key,
+    heap_record,
+    pair_key,
+    pair_count,
+    pair_start,
+    pair_end,
+    pair_at,
+    occurrence,
+    tie,
+    token_head,
+    token_start,
+    token_bytes,
+    state,
 ):
     """Push every record."""
     for r in range(1, state[STATE_RECORDS]):
         key = order_key(r, pair_key, pair_start, pair_end, pair_at, occurrence, tie)
         sift_up(
-            r - 1, pair_count[r], key, r, heap_count, heap_key, heap_record,
-            tie, token_head, token_start, token_bytes,
+            r - 1,
+            pair_count[r],
+            key,
+            r,
+            heap_count,
+            heap_key,
+            heap_record,
+            tie,
+            token_head,
+            token_start,
+            token_bytes,
         )
     state[STATE_HEAP] = state[STATE_RECORDS] - 1
 
 
 @njit(nogil=True, cache=True)
 def merge_pairs(
-    symbol, word_at, span, pair_at, word_count, floor,
-    occurrence, pair_key, pair_count, pair_start, pair_end, heap_count, heap_key, heap_record,
-    left_count, right_count, left_number, right_number, left_touched, right_touched, new_position, new_side,
-    tie, token_head, token_start, token_bytes, max_length, reserved, reserved_start,
-    merge_key, merge_count, limit, state,
+    symbol,
+    word_at,
+    span,
+    pair_at,
+    word_count,
+    floor,
+    occurrence,
+    pair_key,
+    pair_count,
+    pair_start,
+    pair_end,
+    heap_count,
+    heap_key,
+    heap_record,
+    left_count,
+    right_count,
+    left_number,
+    right_number,
+    left_touched,
+    right_touched,
+    new_position,
+    new_side,
+    tie,
+    token_head,
+    token_start,
+    token_bytes,
+    max_length,
+    reserved,
+    reserved_start,
+    merge_key,
+    merge_count,
+    limit,
+    state,
 ):
     """Merge the best pairs until ``limit`` merges are made, the heap has no pair of at least ``floor``, or an
     array must grow first (state[STATE_NEED] then says to how many elements).
@@ -386,8 +420,17 @@ def merge_pairs(
             state[STATE_HEAP] = heap_size
             if heap_size > 0:
                 sift_down(
-                    heap_size, heap_count[heap_size], heap_key[heap_size], heap_record[heap_size],
-                    heap_count, heap_key, heap_record, tie, token_head, token_start, token_bytes,
+                    heap_size,
+                    heap_count[heap_size],
+                    heap_key[heap_size],
+                    heap_record[heap_size],
+                    heap_count,
+                    heap_key,
+                    heap_record,
+                    tie,
+                    token_head,
+                    token_start,
+                    token_bytes,
                 )
             continue
         stale = count != heap_count[0]
@@ -396,8 +439,17 @@ def merge_pairs(
             stale = stale or key != heap_key[0]
         if stale:
             sift_down(
-                heap_size, count, key, p, heap_count, heap_key, heap_record,
-                tie, token_head, token_start, token_bytes,
+                heap_size,
+                count,
+                key,
+                p,
+                heap_count,
+                heap_key,
+                heap_record,
+                tie,
+                token_head,
+                token_start,
+                token_bytes,
             )
             continue
 
@@ -434,8 +486,17 @@ def merge_pairs(
         heap_size -= 1
         if heap_size > 0:
             sift_down(
-                heap_size, heap_count[heap_size], heap_key[heap_size], heap_record[heap_size],
-                heap_count, heap_key, heap_record, tie, token_head, token_start, token_bytes,
+                heap_size,
+                heap_count[heap_size],
+                heap_key[heap_size],
+                heap_record[heap_size],
+                heap_count,
+                heap_key,
+                heap_record,
+                tie,
+                token_head,
+                token_start,
+                token_bytes,
             )
         merge_key[state[STATE_MERGES]] = pair_key[p]
         merge_count[state[STATE_MERGES]] = count
@@ -533,8 +594,17 @@ def merge_pairs(
         for r in range(first, records):
             key = order_key(r, pair_key, pair_start, pair_end, pair_at, occurrence, tie)
             sift_up(
-                heap_size, pair_count[r], key, r, heap_count, heap_key, heap_record,
-                tie, token_head, token_start, token_bytes,
+                heap_size,
+                pair_count[r],
+                key,
+                r,
+                heap_count,
+                heap_key,
+                heap_record,
+                tie,
+                token_head,
+                token_start,
+                token_bytes,
             )
             heap_size += 1
         state[STATE_HEAP] = heap_size

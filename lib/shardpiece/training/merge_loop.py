@@ -133,8 +133,10 @@ def learn_merges(
     need = projected_bytes(slots, 256 + n_merges)
     free = available_bytes()
     if log:
-        log(f"merge loop: {words:,} words, {slots - words - 1:,} symbols, about {need / 1e6:,.0f} MB of memory "
-            f"({free / 1e6:,.0f} MB available)")
+        log(
+            f"merge loop: {words:,} words, {slots - words - 1:,} symbols, about {need / 1e6:,.0f} MB of memory "
+            f"({free / 1e6:,.0f} MB available)"
+        )
     if need > free:
         raise TrainingError(
             f"the merge loop needs about {need / 1e9:.1f} GB for {slots:,} symbols, and {free / 1e9:.1f} GB are "
@@ -270,8 +272,15 @@ class _Loop:
             if reason == k.NEED_TOKEN_BYTES:
                 self.token_bytes = _grown(self.token_bytes, 2 * need)
             elif reason == k.NEED_RECORDS:
-                for name in ("pair_key", "pair_count", "pair_start", "pair_end", "heap_count", "heap_key",
-                             "heap_record"):
+                for name in (
+                    "pair_key",
+                    "pair_count",
+                    "pair_start",
+                    "pair_end",
+                    "heap_count",
+                    "heap_key",
+                    "heap_record",
+                ):
                     setattr(self, name, _grown(getattr(self, name), need + need // 2))
             elif reason == k.NEED_OCCURRENCES:
                 # Indexing again drops the dead occurrences; if that was just done, the arena is too small.

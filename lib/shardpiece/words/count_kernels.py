@@ -22,8 +22,19 @@ _LOW_32 = np.uint64(0xFFFFFFFF)
 
 @njit(nogil=True, cache=True)
 def count_words(
-    data, word_ends, document_ends, document_groups, first_byte, max_word_bytes,
-    slots, arena, starts, hashes, groups, counts, state,
+    data,
+    word_ends,
+    document_ends,
+    document_groups,
+    first_byte,
+    max_word_bytes,
+    slots,
+    arena,
+    starts,
+    hashes,
+    groups,
+    counts,
+    state,
 ):
     """Count from word state[STATE_NEXT] on; returns True when all are counted, False when the table is full
     (two thirds of the slots, all word numbers, or the arena), with state[STATE_NEXT] at the word to resume from.

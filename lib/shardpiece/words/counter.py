@@ -67,9 +67,7 @@ class WordCounter:
             base = self._starts[first]
             offsets = (self._starts[first : last + 1] - base).astype(np.int32)
             arena = self._arena[base : self._starts[last]].copy()
-            word = pa.Array.from_buffers(
-                pa.binary(), last - first, [None, pa.py_buffer(offsets), pa.py_buffer(arena)]
-            )
+            word = pa.Array.from_buffers(pa.binary(), last - first, [None, pa.py_buffer(offsets), pa.py_buffer(arena)])
             group = pa.DictionaryArray.from_arrays(
                 pa.array(self._groups[first:last], pa.int32()), names
             ).dictionary_decode()

@@ -36,7 +36,7 @@ def byte_level_order() -> list[int]:
 
 _ALPHABET = byte_alphabet()
 _BYTE_OF = {ord(character): b for b, character in enumerate(_ALPHABET)}
-_TO_ALPHABET = {b: character for b, character in enumerate(_ALPHABET)}
+_TO_ALPHABET = dict(enumerate(_ALPHABET))
 
 
 def spell(token: bytes) -> str:
@@ -47,7 +47,9 @@ def unspell(text: str) -> bytes:
     try:
         return bytes(_BYTE_OF[ord(character)] for character in text)
     except KeyError as error:
-        raise FormatError(f"token {text!r} has a character outside the byte-level alphabet: {chr(error.args[0])!r}") from None
+        raise FormatError(
+            f"token {text!r} has a character outside the byte-level alphabet: {chr(error.args[0])!r}"
+        ) from None
 
 
 def to_json(tokenizer: Tokenizer) -> dict:
@@ -118,7 +120,7 @@ def from_json(content: dict, pretokenizer: PreTokenizer, source: str) -> Tokeniz
             if not isinstance(i, int) or not 0 <= i < len(vocab) or tokens[i]:
                 raise FormatError(f"{source}: the ids of model.vocab are not dense from 0 (see {text!r}: {i})")
             tokens[i] = unspell(text)
-        ids = {text: i for text, i in vocab.items()}
+        ids = dict(vocab.items())
         merges = np.array([[ids[part] for part in line.split(" ")] for line in model["merges"]], np.int32)
         special = sorted(content["added_tokens"], key=lambda token: token["id"])
         if [token["id"] for token in special] != list(range(len(vocab), len(vocab) + len(special))):
@@ -130,4 +132,6 @@ def from_json(content: dict, pretokenizer: PreTokenizer, source: str) -> Tokeniz
     except (KeyError, IndexError, TypeError, ValueError) as error:
         if isinstance(error, FormatError):
             raise
-        raise FormatError(f"{source}: not a tokenizer.json that shardpiece wrote ({type(error).__name__}: {error})") from None
+        raise FormatError(
+            f"{source}: not a tokenizer.json that shardpiece wrote ({type(error).__name__}: {error})"
+        ) from None

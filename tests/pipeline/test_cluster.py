@@ -1,0 +1,131 @@
+"""A real standalone cluster on this machine: a master, two workers, spark-submit, and the same bytes as local[2]."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pyspark
+import pytest
+
+import shardpiece
+from shardpiece.pipeline.run import run_all
+from tests.conftest import ROOT
+from tests.pipeline.test_stages import config_for, contents, run_stages
+
+SPARK = Path(pyspark.__file__).parent
+
+
+class Cluster:
+    """A Spark standalone master and two workers on 127.0.0.1, stopped by process id."""
+
+    def __init__(self, directory: Path):
+        self._directory = directory
+        self._processes: list[subprocess.Popen] = []
+        self._environment = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_NO_DAEMONIZE": "1",
+                             "SPARK_WORKER_DIR": str(directory / "work"), "SPARK_HOME": str(SPARK)}  # fmt: skip
+        master = self._start("master", "org.apache.spark.deploy.master.Master", "--host", "127.0.0.1", "--port", "0",
+                             "--webui-port", "0")  # fmt: skip
+        self.url = self._wait(master, r"Starting Spark master at (spark://\S+)")
+        for i in range(2):
+            log = self._start(f"worker-{i}", "org.apache.spark.deploy.worker.Worker", "--host", "127.0.0.1", "--cores",
+                              "1", "--memory", "2g", "--webui-port", "0", self.url)  # fmt: skip
+            self._wait(log, r"(Successfully registered with master)")
+
+    def _start(self, name: str, *arguments: str) -> Path:
+        log = self._directory / f"{name}.log"
+        command = [str(SPARK / "bin" / "spark-class"), *arguments]
+        with log.open("wb") as file:
+            self._processes.append(
+                subprocess.Popen(command, stdout=file, stderr=subprocess.STDOUT, env=self._environment,
+                                 start_new_session=True)
+            )  # fmt: skip
+        return log
+
+    def _wait(self, log: Path, pattern: str) -> str:
+        for _ in range(300):
+            found = re.search(pattern, log.read_text(errors="replace"))
+            if found:
+                return found[1]
+            time.sleep(0.2)
+        raise RuntimeError(f"{log}: no {pattern!r} in\n{log.read_text()}")
+
+    def submit(self, job: str, *arguments: str) -> subprocess.CompletedProcess:
+        command = [str(SPARK / "bin" / "spark-submit"), "--master", self.url, "--conf", "spark.executor.memory=1g",
+                   "--conf", "spark.driver.host=127.0.0.1", "--conf", "spark.ui.enabled=false",
+                   str(ROOT / "jobs" / job), *arguments]  # fmt: skip
+        # Not PYSPARK_PYTHON: executors have to get the driver's interpreter from us.
+        environment = {key: value for key, value in self._environment.items() if key != "PYSPARK_PYTHON"}
+        environment["PYSPARK_DRIVER_PYTHON"] = sys.executable
+        return subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment, check=False)
+
+    def stop(self) -> None:
+        for process in reversed(self._processes):
+            os.killpg(process.pid, signal.SIGTERM)
+        for process in self._processes:
+            try:
+                process.wait(20)
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory):
+    cluster = Cluster(tmp_path_factory.mktemp("cluster"))
+    yield cluster
+    cluster.stop()
+
+
+def test_the_cluster_writes_the_bytes_of_local_runs(cluster, session, corpus, tmp_path):
+    local = config_for(corpus, tmp_path / "local", encode__append_eos=True)
+    run_stages(session, local)
+    path = tmp_path / "job.yaml"
+    path.write_text(
+        json.dumps(
+            {
+                "input": [str(corpus)], "id_column": "id", "group_column": "lang", "output": str(tmp_path / "cluster"),
+                "train": {"vocab_size": 400}, "encode": {"append_eos": True, "shard_size": "1MiB"},
+                "count": {"task_size": "1MiB", "memory_per_task": "1MiB"},
+            }
+        )
+    )  # fmt: skip
+    done = cluster.submit("run_pipeline.py", str(path))
+    assert done.returncode == 0, done.stderr
+    same, other = contents(tmp_path / "local"), contents(tmp_path / "cluster")
+    for files in (same, other):
+        manifest = json.loads(files.pop("words/words.json"))
+        del manifest["files"]  # their borders are Spark's choice; the rows are compared below
+        files["words"] = json.dumps(manifest)
+    assert same == other
+    a = shardpiece.WordTable.read(local.words_path)
+    b = shardpiece.WordTable.read(str(tmp_path / "cluster" / "words"))
+    assert a.table.combine_chunks() == b.table.combine_chunks()
+    # One task at a time on one core: the third partitioning.
+    alone = config_for(corpus, tmp_path / "cluster", encode__append_eos=True)
+    assert all(report.skipped for report in run_all(alone))
+
+
+def test_stage_jobs_one_by_one(cluster, corpus, tmp_path):
+    done = cluster.submit("count_words.py", "--input", str(corpus), "--output", str(tmp_path / "words"))
+    assert done.returncode == 0, done.stderr
+    done = cluster.submit("train_tokenizer.py", "--words", str(tmp_path / "words"), "--vocab-size", "400", "--output",
+                          str(tmp_path / "tokenizer"))  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    done = cluster.submit("encode_corpus.py", "--input", str(corpus), "--tokenizer", str(tmp_path / "tokenizer"),
+                          "--output", str(tmp_path / "shards"))  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert json.loads((tmp_path / "shards" / "manifest.json").read_text())["totals"]["documents"] == 240
+
+
+def test_a_users_mistake_is_one_line_under_spark_submit_too(cluster, tmp_path):
+    done = cluster.submit("count_words.py", "--input", str(tmp_path / "*.parquet"), "--output", str(tmp_path / "out"))
+    assert done.returncode == 2
+    # spark-submit merges the two streams of a Python driver into its standard output.
+    said = [line for line in done.stdout.splitlines() if line.startswith("shardpiece")]
+    assert len(said) == 1
+    assert said[0].startswith(f"shardpiece: error: {tmp_path}/*.parquet: no Parquet file matches")
+    assert "Traceback" not in done.stdout + done.stderr

@@ -1,0 +1,70 @@
+"""The whole job from and to an S3 endpoint over HTTP."""
+
+import socket
+import subprocess
+import sys
+import time
+
+import pytest
+
+import shardpiece
+from shardpiece import storage
+from shardpiece.corpus.sources import list_files
+from shardpiece.errors import InputError
+from shardpiece.tokenizer.decoding import decoded_documents
+from tests.conftest import corpus_rows, environment, input_rows, write_corpus
+
+pytest.importorskip("s3fs", reason="needs the s3 extra")
+pytest.importorskip("moto", reason="needs moto's server")
+
+
+@pytest.fixture(scope="module")
+def bucket(tmp_path_factory):
+    """s3://corpora on moto's server; the endpoint and credentials come from the environment, as for a user."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    log = tmp_path_factory.mktemp("moto") / "log"
+    with log.open("wb") as file:
+        server = subprocess.Popen([sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)],
+                                  stdout=file, stderr=subprocess.STDOUT)  # fmt: skip
+    try:
+        for _ in range(150):
+            with socket.socket() as probe:
+                if probe.connect_ex(("127.0.0.1", port)) == 0:
+                    break
+            time.sleep(0.2)
+        with environment(AWS_ENDPOINT_URL=f"http://127.0.0.1:{port}", AWS_ACCESS_KEY_ID="key-of-test",
+                         AWS_SECRET_ACCESS_KEY="secret-of-test", AWS_DEFAULT_REGION="us-east-1"):  # fmt: skip
+            fs, _ = storage.filesystem("s3://corpora")
+            fs.mkdir("corpora")
+            yield "s3://corpora"
+    finally:
+        server.terminate()
+        server.wait(20)
+
+
+def test_from_and_to_s3(bucket, tmp_path):
+    # A Spark session of its own: its executors must see the endpoint.
+    local = write_corpus(tmp_path / "data", corpus_rows(5))
+    fs, inner = storage.filesystem(f"{bucket}/data")
+    fs.put(str(local), inner, recursive=True)
+    job = tmp_path / "job.yaml"
+    job.write_text(
+        f"master: local[2]\ninput: ['{bucket}/data/*.parquet']\nid_column: id\noutput: {bucket}/out\n"
+        "train: {vocab_size: 400}\n"
+    )
+    command = [sys.executable, "-m", "shardpiece.cli", "run", str(job)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    fs.invalidate_cache()
+    tokenizer = shardpiece.load(f"{bucket}/out/tokenizer")
+    decoded = [(name, raw.decode()) for name, _, raw in decoded_documents(f"{bucket}/out/shards", tokenizer)]
+    assert decoded == [(row["id"], row["text"] or "") for row in input_rows(local)]
+    manifest = storage.read_bytes(f"{bucket}/out/shards/manifest.json").decode()
+    assert "secret-of-test" not in manifest + done.stderr + done.stdout
+    assert "key-of-test" not in manifest + done.stderr + done.stdout
+    again = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert again.stdout.count("skipped: done and unchanged") == 3, again.stderr
+    with pytest.raises(InputError, match="no Parquet file matches"):
+        list_files([f"{bucket}/nothing/*.parquet"])
