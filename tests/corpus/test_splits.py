@@ -53,9 +53,26 @@ def test_splits_cover_every_row_once(corpus):
 
 
 def test_packing_is_a_function_of_the_splits():
-    splits = [Split("a", i, 0, 1, size) for i, size in enumerate([5, 5, 20, 1, 1, 9])]
+    splits = [Split("a", i, 0, 0, 1, size) for i, size in enumerate([5, 5, 20, 1, 1, 9])]
     assert [[s.text_bytes for s in group] for group in pack_splits(splits, 10)] == [[5, 5], [20], [1, 1], [9]]
     assert pack_splits([], 10) == []
+
+
+def test_a_large_row_group_becomes_several_splits(tmp_path):
+    texts = [f"{i:06}" * 20_000 for i in range(1000)]
+    pq.write_table(pa.table({"text": texts}), tmp_path / "a.parquet", row_group_size=900)
+    columns = Columns("text")
+    splits = plan_splits(list_files([str(tmp_path)]), columns)
+    assert len(splits) == 5
+    assert [(s.row_group, s.skip, s.first_row, s.rows) for s in splits] == [
+        (0, 0, 0, 225), (0, 225, 225, 225), (0, 450, 450, 225), (0, 675, 675, 225), (1, 0, 900, 100),
+    ]  # fmt: skip
+    seen = []
+    for split in splits:
+        for row, batch in read_split(split, columns):
+            assert row == len(seen)
+            seen += batch["text"].to_pylist()
+    assert seen == texts
 
 
 def test_wrong_columns(corpus, tmp_path):

@@ -83,7 +83,7 @@ def test_damage_is_named(tmp_path):
 
 
 def test_plan_is_a_function_of_splits_and_size():
-    splits = [Split("f", i, i, 1, 60) for i in range(5)]
+    splits = [Split("f", i, 0, i, 1, 60) for i in range(5)]
     plan = plan_shards(splits, 120)
     assert [shard.name for shard in plan] == ["shard-00000", "shard-00001", "shard-00002"]
     assert [len(shard.splits) for shard in plan] == [2, 2, 1]

@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 
 import pyarrow as pa
 from pyspark import Accumulator
@@ -101,4 +101,4 @@ def plan_key(**parts) -> str:
 
 def split_rows(splits: list[Split]) -> list[list]:
     """Splits as plain values for plan_key."""
-    return [[s.path, s.row_group, s.first_row, s.rows, s.text_bytes] for s in splits]
+    return [list(astuple(split)) for split in splits]

@@ -1,4 +1,4 @@
-"""Numba kernel that hashes the rows of a word table independently of their order and partitioning."""
+"""Numba kernels over whole word tables: a hash independent of order and partitioning, and sums over groups."""
 
 import numpy as np
 from numba import njit
@@ -19,3 +19,32 @@ def content_sums(words, word_starts, groups, group_starts, counts, sums):
             h ^= h >> _SHIFT_31
             h *= MIX_2
             sums[lane] += h ^ (h >> _SHIFT_31)
+
+
+@njit(nogil=True, cache=True)
+def add_equal_neighbours(words, starts, counts, out, out_starts, out_counts):
+    """Copy the words to ``out``, adding up the counts of equal ones that follow each other. Returns their number, or
+    -1 as soon as a word is smaller than the one before it: then equal words may be apart."""
+    n = 0
+    at = 0
+    for i in range(len(counts)):
+        a = starts[i]
+        size = starts[i + 1] - a
+        if n > 0:
+            b = out_starts[n - 1]
+            before = at - b
+            k = 0
+            while k < size and k < before and words[a + k] == out[b + k]:
+                k += 1
+            if k == size and k == before:
+                out_counts[n - 1] += counts[i]
+                continue
+            if k == size or (k < before and words[a + k] < out[b + k]):
+                return -1
+        for k in range(size):
+            out[at + k] = words[a + k]
+        at += size
+        out_counts[n] = counts[i]
+        n += 1
+        out_starts[n] = at
+    return n

@@ -122,14 +122,19 @@ class WordTable:
     def arrays(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Words summed over groups, in table order of their first row: (data uint8, starts int64 [n + 1],
         counts int64 [n])."""
-        table = self.table
-        if pc.count_distinct(table["group"]).as_py() > 1:
-            table = table.group_by("word", use_threads=False).aggregate([("count", "sum")])
-            table = table.rename_columns(["word", "count"])
-        words = _one_chunk(table["word"])
-        counts = _one_chunk(table["count"]).to_numpy(zero_copy_only=False)
-        documents = Documents.raw(words)
-        return documents.data, documents.offsets, counts
+        words = Documents.raw(_one_chunk(self.table["word"]))
+        counts = _one_chunk(self.table["count"]).to_numpy(zero_copy_only=False)
+        if pc.count_distinct(self.table["group"]).as_py() <= 1:
+            return words.data[: words.offsets[-1]], words.offsets, counts
+        data = np.empty(words.size, np.uint8)
+        starts, sums = np.zeros(len(counts) + 1, np.int64), np.empty(len(counts), np.int64)
+        n = kernels.add_equal_neighbours(words.data, words.offsets, counts, data, starts, sums)
+        if n >= 0:
+            return data[: starts[n]], starts[: n + 1], sums[:n]
+        # Not sorted: equal words may be anywhere.
+        table = self.table.group_by("word", use_threads=False).aggregate([("count", "sum")])
+        words = Documents.raw(_one_chunk(table["word"]))
+        return words.data, words.offsets, _one_chunk(table["count_sum"]).to_numpy(zero_copy_only=False)
 
 
 def read_manifest(directory: str) -> dict:
