@@ -128,8 +128,17 @@ class Tokenizer:
     # --- decoding -----------------------------------------------------------------------------------------------
 
     def decode_bytes(self, token_ids: Iterable[int]) -> bytes:
-        """The exact bytes of a sequence of ids, special tokens as their text."""
-        return b"".join(self.token_bytes(int(i)) for i in token_ids)
+        """The exact bytes of a sequence of ids, special tokens as their text. Raises ConfigError for an id outside
+        the vocabulary."""
+        table = self.__dict__.get("_table")
+        if table is None:
+            table = [*self.model.vocab, *(text.encode() for text in self.special_tokens)]
+            object.__setattr__(self, "_table", table)
+        ids = token_ids.tolist() if isinstance(token_ids, np.ndarray) else [int(i) for i in token_ids]
+        if ids and (min(ids) < 0 or max(ids) >= len(table)):
+            self.token_bytes(min(ids))
+            self.token_bytes(max(ids))
+        return b"".join([table[i] for i in ids])
 
     def decode(self, token_ids: Iterable[int]) -> str:
         """The text of a sequence of ids; bytes that are not valid UTF-8 (a sequence cut inside a character) become
