@@ -19,6 +19,7 @@ from shardpiece import storage
 from shardpiece.config import JobConfig
 from shardpiece.corpus.sources import list_files
 from shardpiece.corpus.splits import Columns, Split, ledger, pack_splits, plan_splits
+from shardpiece.pipeline.kernels import prepare_kernels
 from shardpiece.pipeline.outputs import OutputKind
 from shardpiece.pipeline.progress import StageProgress, log
 from shardpiece.pipeline.report import StageReport
@@ -78,6 +79,7 @@ def count(session: Callable[[], SparkSession], config: JobConfig) -> StageReport
     storage.check_writable(output)
     _OUTPUT.clear(output)
 
+    prepare_kernels()
     spark = session()
     total = sum(split.text_bytes for split in splits)
     # Small enough to keep every core busy to the end; the table does not depend on it.

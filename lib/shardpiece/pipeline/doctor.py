@@ -13,6 +13,7 @@ from shardpiece import storage
 from shardpiece.config import JobConfig
 from shardpiece.errors import ShardpieceError
 from shardpiece.pipeline.java import find_java
+from shardpiece.pipeline.kernels import cache_directory, exercise
 from shardpiece.resources import conf_file
 
 _PACKAGES = ("pyspark", "pandas", "pyarrow", "numpy", "numba", "regex", "fsspec", "click", "pydantic", "PyYAML", "rich",
@@ -68,21 +69,15 @@ def _packages() -> str:
 
 
 def _kernels() -> str:
-    import shardpiece
-    from shardpiece.words import count_kernels
-
     began = time.monotonic()
-    table = shardpiece.WordTable.from_texts(["low lower lowest"] * 3, "gpt2")
-    tokenizer = shardpiece.train_bpe(table, 262)
-    if tokenizer.decode(tokenizer.encode("lowest")) != "lowest":
-        raise ShardpieceError("the kernels give wrong results: remove the Numba cache and try again")
-    cache = count_kernels.count_words.stats.cache_path
-    if not os.access(cache, os.W_OK):
+    if not exercise():
+        raise ShardpieceError(f"the kernels give wrong results: remove their cache, {cache_directory()}, and try again")
+    if not os.access(cache_directory(), os.W_OK):
         raise ShardpieceError(
-            f"the kernel cache {cache} is not writable: set NUMBA_CACHE_DIR to a directory that is, "
-            f"or kernels compile again in every process"
+            f"the kernel cache {cache_directory()} is not writable, so kernels compile again in every process: "
+            f"set NUMBA_CACHE_DIR to a directory that is"
         )
-    return f"run in {time.monotonic() - began:.1f} s, cached in {cache}"
+    return f"give right results in {time.monotonic() - began:.1f} s, cached in {cache_directory()}"
 
 
 def _spark() -> str:

@@ -18,6 +18,7 @@ from shardpiece import storage
 from shardpiece.config import JobConfig
 from shardpiece.corpus.sources import list_files
 from shardpiece.corpus.splits import Columns, Split, ledger, plan_splits
+from shardpiece.pipeline.kernels import prepare_kernels
 from shardpiece.pipeline.outputs import OutputKind
 from shardpiece.pipeline.progress import StageProgress, log
 from shardpiece.pipeline.report import StageReport
@@ -78,6 +79,7 @@ def encode(session: Callable[[], SparkSession], config: JobConfig) -> StageRepor
         log(f"encode: {output} is done and unchanged, skipped")
         return _report(finished, 0.0, skipped=True)
     storage.check_writable(output)
+    prepare_kernels()
     spark = session()
     _prepare(output, key)
 

@@ -6,6 +6,7 @@ import time
 from shardpiece import storage
 from shardpiece.config import JobConfig
 from shardpiece.errors import FormatError
+from shardpiece.pipeline.kernels import prepare_kernels
 from shardpiece.pipeline.outputs import OutputKind
 from shardpiece.pipeline.progress import StageProgress, log
 from shardpiece.pipeline.report import StageReport
@@ -38,6 +39,7 @@ def train(config: JobConfig) -> StageReport:
     storage.check_writable(output)
     _OUTPUT.clear(output)
 
+    prepare_kernels()
     began = time.monotonic()
     table = words.WordTable.read(source)
     if table.fingerprint != manifest["fingerprint"]:

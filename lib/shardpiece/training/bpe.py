@@ -112,4 +112,6 @@ def _select(data, starts, counts, keep):
     pieces = [data[starts[i] : starts[i + 1]] for i in np.flatnonzero(keep)]
     kept = np.zeros(len(pieces) + 1, np.int64)
     np.cumsum([len(piece) for piece in pieces], out=kept[1:])
-    return np.concatenate(pieces) if pieces else data[:0], kept, counts[keep]
+    chosen = np.frombuffer(b"".join(piece.tobytes() for piece in pieces), np.uint8)
+    kept.flags.writeable = False
+    return chosen, kept, counts[keep]

@@ -121,7 +121,7 @@ class WordTable:
 
     def arrays(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Words summed over groups, in table order of their first row: (data uint8, starts int64 [n + 1],
-        counts int64 [n])."""
+        counts int64 [n]), all read-only."""
         words = Documents.raw(_one_chunk(self.table["word"]))
         counts = _one_chunk(self.table["count"]).to_numpy(zero_copy_only=False)
         if pc.count_distinct(self.table["group"]).as_py() <= 1:
@@ -130,7 +130,10 @@ class WordTable:
         starts, sums = np.zeros(len(counts) + 1, np.int64), np.empty(len(counts), np.int64)
         n = kernels.add_equal_neighbours(words.data, words.offsets, counts, data, starts, sums)
         if n >= 0:
-            return data[: starts[n]], starts[: n + 1], sums[:n]
+            result = data[: starts[n]], starts[: n + 1], sums[:n]
+            for array in result:
+                array.flags.writeable = False  # kernels are compiled for read-only input
+            return result
         # Not sorted: equal words may be anywhere.
         table = self.table.group_by("word", use_threads=False).aggregate([("count", "sum")])
         words = Documents.raw(_one_chunk(table["word"]))
