@@ -3,6 +3,7 @@
 import json
 import os
 import sys
+import warnings
 from typing import Any
 
 import click
@@ -14,6 +15,7 @@ from shardpiece.errors import ShardpieceError
 
 def main(args: list[str] | None = None) -> None:
     """Entry point: errors become one line on stderr and an exit code (2 usage and configuration, 1 a failed job)."""
+    warnings.showwarning = _show_warning
     try:
         code = cli.main(args, prog_name="shardpiece", standalone_mode=False)
     except click.exceptions.NoArgsIsHelpError as error:
@@ -36,6 +38,11 @@ def main(args: list[str] | None = None) -> None:
         click.echo(f"shardpiece: error: {where}{error.strerror or error}", err=True)
         sys.exit(1)
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _show_warning(message, category, filename, lineno, file=None, line=None) -> None:
+    if issubclass(category, ShardpieceWarning):
+        click.echo(f"shardpiece: warning: {message}", err=True)
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})

@@ -33,6 +33,16 @@ def load64(typing_context, array, index):
     return types.uint64(array, types.int64), generate
 
 
+@intrinsic
+def trailing_zeros(typing_context, value):
+    """Number of zero bits below the lowest one of a uint64, 64 for zero."""
+
+    def generate(context, builder, signature, args):
+        return builder.cttz(args[0], ir.Constant(ir.IntType(1), 0))
+
+    return types.int64(types.uint64), generate
+
+
 @njit(nogil=True, cache=True)
 def load_key(data, position, n):
     """The ``n`` <= 8 bytes at ``position`` as a little-endian uint64, zero-extended; never reads out of bounds."""

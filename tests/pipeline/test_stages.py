@@ -228,19 +228,18 @@ def test_invalid_utf8_is_counted_or_refused(session, tmp_path):
     assert not (tmp_path / "strict" / "words" / "words.json").exists()
 
 
-def test_a_pattern_that_hangs_names_the_document(session, tmp_path, monkeypatch):
+def test_a_pattern_that_reads_ahead_for_nothing_names_the_document(tmp_path, monkeypatch):
     write_corpus(tmp_path / "data", [{"id": "0", "text": "fine"}, {"id": "1", "text": "a" * 5000}], files=1)
-    config = config_for(tmp_path / "data", tmp_path / "out", pretokenizer=r"(?:a+a+)+b")
-    monkeypatch.setattr("shardpiece.text.pretokenizers.TIMEOUT_SECONDS", 0.2)
-    splits = plan_splits(list_files(config.input), Columns("text"))
-    pretokenizer = shardpiece.PreTokenizer.named(config.pretokenizer)
+    monkeypatch.setattr("shardpiece.text.splitter.WORK_PER_DOCUMENT", 1000)
+    splits = plan_splits(list_files([str(tmp_path / "data")]), Columns("text"))
+    pretokenizer = shardpiece.PreTokenizer.named(r"(?:a+a+)+b|a")
 
     def split_all():
         for split, row, _, documents in read_documents(splits, Columns("text"), "replace"):
             with document_errors(split, row):
                 pretokenizer.split(documents)
 
-    with pytest.raises(DataError, match=r"part-00000\.parquet, row 1: the pre-tokenizer pattern ran"):
+    with pytest.raises(DataError, match=r"part-00000\.parquet, row 1: the pre-tokenizer pattern took too many"):
         split_all()
 
 

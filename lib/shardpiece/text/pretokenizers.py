@@ -1,10 +1,12 @@
 """Pre-tokenizers: documents cut into words, the pieces that no token crosses.
 
-One compiled object counts and encodes, so training and inference cannot split differently; its ``fingerprint`` goes
-into the word table, the tokenizer and the shards.
+One object counts and encodes, so training and inference cannot split differently; its ``fingerprint`` goes into the
+word table, the tokenizer and the shards. It carries the tables its pattern was compiled to, classes of code points
+included: a tokenizer that is loaded never asks the installed ``regex`` what a letter is.
 """
 
 import hashlib
+import warnings
 from dataclasses import dataclass
 from difflib import get_close_matches
 
@@ -12,12 +14,14 @@ import numpy as np
 import regex
 
 from shardpiece import storage
-from shardpiece.errors import ConfigError, DocumentError
+from shardpiece.errors import ConfigError, DocumentError, FormatError, ShardpieceWarning
+from shardpiece.text.dfa import DFA, compile_pattern
 from shardpiece.text.documents import Documents
 from shardpiece.text.patterns import PATTERNS
+from shardpiece.text.regex_syntax import UnsupportedPattern
+from shardpiece.text.splitter import Splitter
 
-# A user's pattern is data from a file: it may be quadratic or worse on some text. Seconds per document, and per
-# megabyte of it.
+# Where the regex module has to split, a pattern may be exponential on some text. Seconds per document, and per megabyte.
 TIMEOUT_SECONDS = 30.0
 TIMEOUT_SECONDS_PER_MB = 20.0
 
@@ -33,21 +37,37 @@ class Words:
 
 class PreTokenizer:
     """Splits documents by a pattern. Text between matches is a word too, so that nothing is lost (as Hugging Face's
-    ``Split(behavior="isolated")`` does); empty matches split nothing.
+    ``Split(behavior="isolated")`` does); empty matches split nothing by themselves.
 
-    ``name``: the published name or None; ``pattern``: the regular expression.
+    ``pattern``: a regular expression in the syntax of the ``regex`` module; ``name``: its published name or None. The
+    pattern is compiled to an automaton (``dfa``); where that cannot express it, the ``regex`` module splits, about ten
+    times slower, and a ShardpieceWarning names the construct. Raises ConfigError when it is no regular expression.
     """
 
     def __init__(self, pattern: str, name: str | None = None):
-        self.name = name
-        self.pattern = pattern
         try:
-            self._compiled = regex.compile(pattern)
-        except regex.error as error:
+            regex.compile(pattern)
+        except (regex.error, RecursionError, OverflowError) as error:
             raise ConfigError(
                 f"pretokenizer: {pattern!r} is not a known name ({', '.join(PATTERNS)}) "
                 f"nor a regular expression that compiles ({error})"
             ) from None
+        self.pattern, self.name = pattern, name
+        self.unicode = f"regex {regex.__version__}"
+        try:
+            self._set_engine(compile_pattern(pattern))
+        except UnsupportedPattern as error:
+            self._set_engine(None)
+            warnings.warn(
+                f"pretokenizer: {error} cannot be compiled; the regex module splits instead, about ten times slower",
+                ShardpieceWarning,
+                stacklevel=2,
+            )
+
+    def _set_engine(self, dfa: DFA | None) -> None:
+        self.dfa = dfa
+        self._splitter = None if dfa is None else Splitter(dfa)
+        self._regex = regex.compile(self.pattern) if dfa is None else None
 
     @classmethod
     def named(cls, name_or_pattern: str) -> "PreTokenizer":
@@ -68,22 +88,45 @@ class PreTokenizer:
 
     @classmethod
     def from_spec(cls, spec: dict) -> "PreTokenizer":
-        return cls(spec["pattern"], spec.get("name"))
+        """The pre-tokenizer of an artifact, with the tables stored there. Raises FormatError when they are damaged."""
+        self = cls.__new__(cls)
+        try:
+            self.pattern, self.name, self.unicode = spec["pattern"], spec["name"], spec["unicode"]
+            if spec["engine"] not in ("dfa", "regex"):
+                raise ValueError(f"unknown engine {spec['engine']!r}")
+            self._set_engine(DFA.from_spec(spec["tables"]) if spec["engine"] == "dfa" else None)
+        except (KeyError, TypeError, ValueError, AttributeError, regex.error) as error:
+            raise FormatError(f"the stored pre-tokenizer is damaged ({type(error).__name__}: {error})") from None
+        installed = f"regex {regex.__version__}"
+        if self.dfa is None and self.unicode != installed:
+            warnings.warn(
+                f"pretokenizer: split by {self.unicode} when it was made, by {installed} now: "
+                f"characters that Unicode has changed in between may be split differently",
+                ShardpieceWarning,
+                stacklevel=2,
+            )
+        return self
 
     @property
     def spec(self) -> dict:
-        """What decides the splits, as stored in artifacts."""
-        return {"type": "pattern", "pattern": self.pattern, "name": self.name}
+        """Everything that decides the splits, as stored in artifacts."""
+        tables = {} if self.dfa is None else {"tables": self.dfa.to_spec()}
+        engine = "regex" if self.dfa is None else "dfa"
+        return {"name": self.name, "pattern": self.pattern, "engine": engine, "unicode": self.unicode, **tables}
 
     @property
     def fingerprint(self) -> str:
-        return hashlib.sha256(storage.canonical_json({"pattern": self.pattern})).hexdigest()
+        """SHA-256 of the pattern and its tables (for the regex engine, of the pattern and that module's version)."""
+        how = self.unicode if self.dfa is None else self.dfa.to_spec()
+        return hashlib.sha256(storage.canonical_json({"pattern": self.pattern, "how": how})).hexdigest()
 
     def __repr__(self) -> str:
         return f"PreTokenizer({self.name or self.pattern!r})"
 
     def split(self, documents: Documents) -> Words:
-        """Cut every document. Raises DocumentError for the first one that takes longer than the time bound."""
+        """Cut every document. Raises DocumentError for the first one on which the pattern runs too long."""
+        if self._splitter is not None:
+            return Words(*self._splitter.split(documents))
         ends: list[np.ndarray] = []
         document_ends = np.zeros(len(documents), np.int64)
         total = 0
@@ -91,7 +134,7 @@ class PreTokenizer:
         for d in range(len(documents)):
             start, end = int(offsets[d]), int(offsets[d + 1])
             if end > start:
-                word_ends = self._split_one(documents.data[start:end], d)
+                word_ends = self._split_by_regex(documents.data[start:end], d)
                 word_ends += start
                 ends.append(word_ends)
                 total += len(word_ends)
@@ -108,40 +151,26 @@ class PreTokenizer:
             start = end
         return words
 
-    def _split_one(self, raw: np.ndarray, d: int) -> np.ndarray:
+    def _split_by_regex(self, raw: np.ndarray, d: int) -> np.ndarray:
         """Byte ends of the words of one document."""
         text = raw.tobytes().decode()
-        # The published patterns are linear, and watching the clock makes regex three times slower.
-        timeout = None
-        if self.pattern != PATTERNS.get(self.name):
-            timeout = TIMEOUT_SECONDS + TIMEOUT_SECONDS_PER_MB * len(raw) / 1e6
-        try:
-            ends = self._character_ends(text, timeout)
-        except TimeoutError:
-            raise DocumentError(
-                d, f"the pre-tokenizer pattern ran for more than {timeout:.0f} s on this document of "
-                f"{len(raw):,} bytes; simplify the pattern or leave the document out"
-            ) from None  # fmt: skip
-        if len(text) == len(raw):
-            return ends
-        # Byte offset at which each character begins, and the end.
-        starts = np.append(np.flatnonzero((raw & 0xC0) != 0x80), len(raw))
-        return starts[ends]
-
-    def _character_ends(self, text: str, timeout: float | None) -> np.ndarray:
-        if self._compiled.groups == 0:
-            words = self._compiled.findall(text, timeout=timeout)
-            ends = np.fromiter(map(len, words), np.int64, len(words)).cumsum()
-            if len(ends) and ends[-1] == len(text) and "" not in words:
-                return ends
-        # Gaps, empty matches or groups: take the borders of every match.
+        timeout = TIMEOUT_SECONDS + TIMEOUT_SECONDS_PER_MB * len(raw) / 1e6
         borders: list[int] = []
         last = 0
-        for match in self._compiled.finditer(text, timeout=timeout):
-            for border in match.span():
-                if border > last:
-                    borders.append(border)
-                    last = border
+        try:
+            for match in self._regex.finditer(text, timeout=timeout):
+                for border in match.span():
+                    if border > last:
+                        borders.append(border)
+                        last = border
+        except TimeoutError:
+            raise DocumentError(
+                d,
+                f"the pre-tokenizer pattern ran for more than {timeout:.0f} s on this document of "
+                f"{len(raw):,} bytes; simplify the pattern or leave the document out",
+            ) from None
         if last < len(text):
             borders.append(len(text))
-        return np.array(borders, np.int64)
+        # Byte offset at which each character begins, and the end.
+        starts = np.append(np.flatnonzero((raw & 0xC0) != 0x80), len(raw))
+        return starts[borders]
