@@ -21,6 +21,7 @@ lint: $(VENV)/.installed-dev
 bench: $(VENV)/.installed-dev
 	$(BIN)/pip install --quiet -e ".[bench]"
 	$(BIN)/python -m benchmarks.merge_loop
+	$(BIN)/python -m benchmarks.split
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || \

@@ -9,32 +9,22 @@ Every merge is compared before anything is timed.
 """
 
 import argparse
-import os
 import statistics
 import time
-from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import rustbpe
 from rich.console import Console
 from rich.table import Table
 from tokenizers import Regex, Tokenizer, models, pre_tokenizers, trainers
 
 import shardpiece
+from benchmarks.corpora import read_texts, sets
 from shardpiece.text.patterns import PATTERNS
 from shardpiece.tokenizer.formats.huggingface import byte_level_order, spell
 from shardpiece.training.merge_loop import learn_merges
 
 PATTERN = "cl100k_base"
-
-
-def read_texts(paths: list[Path], megabytes: float) -> list[str]:
-    """Documents spread evenly over the files, about ``megabytes`` in all."""
-    column = pa.concat_tables([pq.read_table(path, columns=["text"]) for path in paths])["text"].drop_null()
-    step = max(1, int(column.nbytes / (megabytes * 1e6)))
-    return column.take(pa.array(range(0, len(column), step))).to_pylist()
 
 
 def hugging_face(texts: list[str], vocab_size: int) -> Tokenizer:
@@ -113,19 +103,12 @@ def main() -> None:
     parser.add_argument("--vocab-size", type=int, default=32_768)
     parser.add_argument("--repeats", type=int, default=5)
     options = parser.parse_args()
-    if options.input:
-        sets = {"input": [Path(path) for path in options.input]}
-    else:
-        shared = Path(os.environ.get("SHARDPIECE_SHARED", "../shared")) / "corpus"
-        sets = {group: sorted((shared / group).glob("*.parquet")) for group in ("code", "web_multilingual", "books")}
     table = Table(
         title=f"{options.vocab_size - 256:,} merges, median of {options.repeats} interleaved; merges all equal"
     )
     for column in ("text", "MB", "words", "M symbols", "ours s", "Hugging Face s", "ratio", "rustbpe s", "ratio"):
         table.add_column(column, justify="right")
-    for name, paths in sets.items():
-        if not paths:
-            raise SystemExit(f"no Parquet files for {name}: pass --input, or set SHARDPIECE_SHARED")
+    for name, paths in sets(options.input, ("code", "web_multilingual", "books")).items():
         table.add_row(*measure(name, read_texts(paths, options.megabytes), options.vocab_size, options.repeats))
     Console(width=160).print(table)
 

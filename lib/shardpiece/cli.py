@@ -10,7 +10,7 @@ import click
 
 from shardpiece import __version__
 from shardpiece.config import JobConfig, load_config, parse_setting
-from shardpiece.errors import ShardpieceError
+from shardpiece.errors import ShardpieceError, ShardpieceWarning
 
 
 def main(args: list[str] | None = None) -> None:

@@ -47,6 +47,7 @@ def join(directory: str, *names: str) -> str:
 
 def exists(path: str) -> bool:
     fs, inner = filesystem(path)
+    fs.invalidate_cache()  # other processes write too
     return fs.exists(inner)
 
 
