@@ -3,13 +3,12 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-OUTPUT ?= runs/demo
 TEXT_COLUMN ?= text
 
 .PHONY: demo test lint bench clean
 
 demo: $(VENV)/.installed
-	$(BIN)/shardpiece demo --output "$(OUTPUT)" $(if $(INPUT),--input "$(INPUT)" --text-column "$(TEXT_COLUMN)")
+	$(BIN)/shardpiece demo $(if $(OUTPUT),--output "$(OUTPUT)") $(if $(INPUT),$(foreach glob,$(INPUT),--input "$(glob)") --text-column "$(TEXT_COLUMN)")
 
 test: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest $(ARGS)

@@ -6,7 +6,7 @@ export SPARK_HOME
 role="${1:-}"
 case "$role" in
   master)
-    exec "$SPARK_HOME/bin/spark-class" org.apache.spark.deploy.master.Master --host "$(hostname)" --port 7077 --webui-port 8080 ;;
+    exec "$SPARK_HOME/bin/spark-class" org.apache.spark.deploy.master.Master --host spark-master --port 7077 --webui-port 8080 ;;
   worker)
     exec "$SPARK_HOME/bin/spark-class" org.apache.spark.deploy.worker.Worker --work-dir /tmp/spark-work spark://spark-master:7077 ;;
   history)

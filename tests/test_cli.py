@@ -3,8 +3,10 @@
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pyarrow as pa
@@ -161,13 +163,62 @@ def test_usage_mistakes(tmp_path, tokenizer_path, corpus):
         "no word table here",
         "shardpiece count",
     )
-    fails(run("train", "--words", tmp_path, "--algorithm", "bpp"), 2, "train.algorithm", "bpp")
+    fails(
+        run("train", "--words", tmp_path, "--output", tmp_path / "t", "--algorithm", "bpp"), 2, "train.algorithm", "bpp"
+    )
     fails(run("tokenize", "--tokenizer", tmp_path, "x"), 2, "no tokenizer here", "shardpiece train")
     fails(run("decode", "--shards", tmp_path, "--tokenizer", tokenizer_path), 2, "no finished shards here")
     fails(run("run", tmp_path / "absent.yaml"), 2, "absent.yaml: cannot be read")
     fails(run("count", "--set", "x", "--input", corpus), 2, "KEY=VALUE")
+    fails(run("count", "--input", corpus), 2, "no words given: pass --output")
+    fails(run("train", "--output", tmp_path / "t"), 2, "no words given: pass --words")
+    fails(run("encode", "--input", corpus, "--output", tmp_path / "s"), 2, "no tokenizer given: pass --tokenizer")
+    fails(run("run", "a.yaml", "b.yaml"), 2, "run takes one configuration file")
+    fails(run("train", "--words", tmp_path, "--output", tmp_path / "t", "--set", "vocab_size=9"), 2,
+          "did you mean train.vocab_size")  # fmt: skip
     done = run("count", "--input", corpus, "--output", tmp_path / "w", "--master", "spork://x")
     fails(done, 2, "Spark did not start with master spork://x")
+
+
+def test_inputs_that_the_shell_expanded(corpus, tmp_path):
+    config = tmp_path / "job.yaml"
+    config.write_text("master: local[2]\noutput: out\ntrain: {vocab_size: 400}\n")
+    files = sorted(corpus.glob("*.parquet"))
+    done = run("run", config, "--input", *files, "--output", tmp_path / "out")
+    assert done.returncode == 0, done.stderr
+    manifest = json.loads((tmp_path / "out" / "shards" / "manifest.json").read_text())
+    assert [entry["path"] for entry in manifest["input"]] == list(map(str, files))
+    # In a place of its own, demo replaces nothing unasked.
+    fails(run("demo", "--input", *files, "--output", tmp_path / "out"), 2, "Pass --overwrite")
+
+
+def test_an_interrupt_is_one_line(tmp_path):
+    """SIGINT in the middle of encoding: one line, exit code 130, no manifest; the same command then finishes."""
+    rows = [{"id": str(i), "text": " ".join(f"{i * k:x}" for k in range(4000)), "lang": "en"} for i in range(3000)]
+    data = write_corpus(tmp_path / "data", rows, files=2, row_group_size=50)
+    words = shardpiece.WordTable.from_texts([row["text"] for row in rows[:20]], "gpt2")
+    shardpiece.save(shardpiece.train_bpe(words, 500), str(tmp_path / "tok"))
+    command = [COMMAND, "encode", "--input", str(data), "--tokenizer", str(tmp_path / "tok"), "--output",
+               str(tmp_path / "shards"), "--set", "encode.shard_size=2MB", "--master", "local[1]"]  # fmt: skip
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    journal = tmp_path / "shards" / "_journal"
+    for _ in range(600):
+        if journal.exists() and len(list(journal.iterdir())) >= 2:
+            break
+        time.sleep(0.1)
+    process.send_signal(signal.SIGINT)
+    _, stderr = process.communicate(timeout=60)
+    assert process.returncode == 130, stderr
+    assert all(line.startswith("shardpiece: ") for line in stderr.splitlines()), stderr
+    assert "interrupted" in stderr.splitlines()[-1]
+    assert not (tmp_path / "shards" / "manifest.json").exists()
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "were finished by an earlier run" in done.stderr
+    manifest = json.loads((tmp_path / "shards" / "manifest.json").read_text())
+    assert manifest["totals"]["documents"] == 3000
+    listed = {file["name"] for shard in manifest["shards"] for file in shard["files"]}
+    assert {path.name for path in (tmp_path / "shards").iterdir()} == listed | {"manifest.json", "_journal"}
 
 
 def test_help_names_every_command():
@@ -182,7 +233,7 @@ def test_help_names_every_command():
 def test_demo_checks_itself(corpus, tmp_path):
     done = run("demo", "--input", corpus, "--output", tmp_path / "demo", "--vocab-size", 400, "--master", "local[2]")
     assert done.returncode == 0, done.stderr
-    assert "240 decoded documents equal their input, byte for byte" in done.stdout
+    assert "the first 240 documents, decoded, equal their input byte for byte" in done.stdout
     for figure in ("documents", "bytes", "distinct words", "merges", "tokens", "bytes/token", "MB/s"):
         assert figure in done.stdout
 

@@ -34,8 +34,9 @@ def test_defaults_and_overrides(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("vocab: 5", r"job\.yaml: vocab: unknown key \(known here: master, input"),
-        ("train: {vocabsize: 5}", r"train\.vocabsize: unknown key \(known here: words, output"),
+        ("vocab_size: 5", r"job\.yaml: vocab_size: unknown key \(did you mean train\.vocab_size\?\)"),
+        ("zzz: 5", r"job\.yaml: zzz: unknown key \(known here: master, input"),
+        ("train: {vocabsize: 5}", r"train\.vocabsize: unknown key \(did you mean train\.vocab_size\?\)"),
         ("train: {vocab_size: many}", r"train\.vocab_size: .*integer.* \(given: 'many'\)"),
         ("train: {vocab_size: 12}", r"train\.vocab_size: .*256"),
         ("train: {tie_break: luck}", r"train\.tie_break: .*lexicographic"),
@@ -45,6 +46,11 @@ def test_defaults_and_overrides(tmp_path):
         ("- a\n- b", "expected keys and values"),
         ("a: [", "not valid YAML"),
         ("train: 7", r"train: .*\(given: 7\)"),
+        ("train: {vocab_size: 256}", r"train: vocab_size 256 is too small: 256 bytes and 1 special tokens need 257"),
+        ("train: {special_tokens: [a]}", r"train\.special_tokens: 'a' is a single byte"),
+        ("train: {special_tokens: ['']}", r"train\.special_tokens: '' is a single byte or empty"),
+        ("train: {special_tokens: [<s>, <s>]}", r"train\.special_tokens: '<s>' is listed twice"),
+        ('train: {special_tokens: ["\\ud800x"]}', r"not valid"),
     ],
 )
 def test_mistakes_name_file_and_key(tmp_path, text, message):

@@ -11,10 +11,10 @@ The library half works without Spark:
 
 from shardpiece.errors import ShardpieceError
 from shardpiece.text.pretokenizers import PreTokenizer
-from shardpiece.tokenizer.artifact import load
+from shardpiece.tokenizer.artifact import load, save
 from shardpiece.tokenizer.tokenizer import Tokenizer
 from shardpiece.training.bpe import train_bpe
 from shardpiece.words.table import WordTable
 
 __version__ = "0.1.0"
-__all__ = ["PreTokenizer", "ShardpieceError", "Tokenizer", "WordTable", "load", "train_bpe"]
+__all__ = ["PreTokenizer", "ShardpieceError", "Tokenizer", "WordTable", "load", "save", "train_bpe"]

@@ -1,6 +1,7 @@
 """The ``shardpiece`` command."""
 
 import json
+import logging
 import os
 import sys
 import warnings
@@ -10,34 +11,47 @@ import click
 
 from shardpiece import __version__
 from shardpiece.config import JobConfig, load_config, parse_setting
-from shardpiece.errors import ShardpieceError, ShardpieceWarning
+from shardpiece.errors import ConfigError, ShardpieceError, ShardpieceWarning, one_line
 
 
 def main(args: list[str] | None = None) -> None:
-    """Entry point: errors become one line on stderr and an exit code (2 usage and configuration, 1 a failed job)."""
+    """Entry point. Errors become one line on stderr and an exit code: 2 usage and configuration, 1 a failed job, 130
+    interrupted. SHARDPIECE_DEBUG=1 shows where they come from."""
+    debug = bool(os.environ.get("SHARDPIECE_DEBUG"))
+    if not debug:
+        # py4j reports to the root logger what reaches us as exceptions.
+        logging.getLogger().addHandler(logging.NullHandler())
     warnings.showwarning = _show_warning
     try:
         code = cli.main(args, prog_name="shardpiece", standalone_mode=False)
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.ctx.get_help())
-        sys.exit(2)
+        code = 2
     except click.ClickException as error:
         error.show()
-        sys.exit(2)
+        code = 2
     except (click.Abort, KeyboardInterrupt):
-        click.echo("shardpiece: interrupted; the same command again goes on where it stopped", err=True)
-        sys.exit(130)
-    except ShardpieceError as error:
-        click.echo(f"shardpiece: error: {error}", err=True)
-        sys.exit(error.exit_code)
+        click.echo(
+            "shardpiece: interrupted; what is finished (stages, and shards of encode) will not be done again", err=True
+        )
+        code = 130
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python complains again at exit
-        sys.exit(0)
-    except OSError as error:
-        where = f"{error.filename}: " if error.filename else ""
-        click.echo(f"shardpiece: error: {where}{error.strerror or error}", err=True)
-        sys.exit(1)
+        code = 0
+    except Exception as error:
+        if debug:
+            raise
+        code = error.exit_code if isinstance(error, ShardpieceError) else 1
+        click.echo(f"shardpiece: error: {_one_line(error)}", err=True)
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _one_line(error: Exception) -> str:
+    if isinstance(error, ShardpieceError):
+        return " ".join(str(error).split())
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    return f"unexpected {one_line(error)} (SHARDPIECE_DEBUG=1 shows where)"
 
 
 def _show_warning(message, category, filename, lineno, file=None, line=None) -> None:
@@ -168,15 +182,20 @@ def encode(config_path, settings, inputs, more_inputs, **flags):
 
 
 @cli.command()
-@click.argument("config_path", metavar="CONFIG")
-@click.option("--input", "inputs", multiple=True, metavar="GLOB", help="Instead of the configuration's input.")
+@click.argument("config_and_inputs", nargs=-1, required=True, metavar="CONFIG")
+@click.option("--input", "inputs", multiple=True, metavar="GLOB...", help="Instead of the configuration's input.")
 @click.option("--output", "run_output", metavar="DIR", help="Instead of the configuration's output.")
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Any configuration key, as a.b=c.")
 @click.option("--overwrite", is_flag=True, help="Replace outputs that other settings made.")
 @_spark
-def run(config_path, settings, **flags):
-    """Count, train and encode as CONFIG says, skipping what is done and unchanged."""
-    config = _config(config_path, settings, flags)
+def run(config_and_inputs, settings, inputs, **flags):
+    """Count, train and encode as CONFIG (a YAML file) says, skipping what is done and unchanged."""
+    # A shell that expands --input data/*.parquet leaves all files but the first among the arguments.
+    configs = [name for name in config_and_inputs if not name.endswith(".parquet")]
+    if len(configs) != 1:
+        raise ConfigError(f"run takes one configuration file, not {len(configs)}: {' '.join(configs)}")
+    more = tuple(name for name in config_and_inputs if name.endswith(".parquet"))
+    config = _config(configs[0], settings, {"inputs": inputs + more, **flags})
     from shardpiece.pipeline import report
     from shardpiece.pipeline import run as stages
 
@@ -186,15 +205,15 @@ def run(config_path, settings, **flags):
 @cli.command()
 @click.option("--tokenizer", "tokenizer_path", required=True, metavar="TOKENIZER")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per text.")
-@click.argument("text", nargs=-1)
+@click.argument("text", required=False)
 def tokenize(tokenizer_path, as_json, text):
     """Show how TEXT, or each line of standard input, is cut into pieces, with their ids."""
     import shardpiece
     from shardpiece.tokenizer.pieces import show_pieces
 
     tokenizer = shardpiece.load(tokenizer_path)
-    if text:
-        texts = iter([" ".join(text)])
+    if text is not None:
+        texts = iter([text])
     else:
         lines = click.get_text_stream("stdin", encoding="utf-8", errors="surrogateescape")
         texts = (line.removesuffix("\n") for line in lines)
@@ -226,16 +245,20 @@ def decode(shards_path, tokenizer_path, limit):
 
 
 @cli.command()
-@click.option("--input", "inputs", multiple=True, metavar="GLOB", help="Your own Parquet instead of Python's sources.")
-@click.option("--text-column", default=None, metavar="NAME", help="Column with the text; default text.")
-@click.option("--output", default="runs/demo", show_default=True, metavar="DIR")
-@click.option("--vocab-size", default=16_384, show_default=True, metavar="N")
+@click.argument("more_inputs", nargs=-1, metavar="")
+@click.option(
+    "--input", "inputs", multiple=True, metavar="GLOB...", help="Your own Parquet instead of Python's sources."
+)
+@click.option("--text-column", metavar="NAME", help="Column with the text; default text.")
+@click.option("--output", metavar="DIR", help="Default runs/demo, which every demo replaces.")
+@click.option("--vocab-size", type=int, default=16_384, show_default=True, metavar="N")
+@click.option("--overwrite", is_flag=True, help="Replace what another run left in --output.")
 @_spark
-def demo(inputs, text_column, output, vocab_size, master):
+def demo(inputs, more_inputs, text_column, output, vocab_size, overwrite, master):
     """Run the whole job on text that every machine has, check it, and show what came out."""
     from shardpiece.pipeline.demo import run_demo
 
-    run_demo(list(inputs), text_column, output, vocab_size, master)
+    run_demo([*inputs, *more_inputs], text_column, output, vocab_size, overwrite, master)
 
 
 @cli.command()

@@ -1,11 +1,21 @@
 """The typed job configuration: one YAML file drives every command, flags and --set override it."""
 
 import re
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import BaseModel, BeforeValidator, ByteSize, ConfigDict, Field, ValidationError
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ByteSize,
+    ConfigDict,
+    Field,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
 from shardpiece.errors import ConfigError
 
@@ -49,7 +59,34 @@ class TrainConfig(_Section):
     tie_break: Literal["lexicographic", "id", "first_seen", "lexicographic_last"] = "lexicographic"
     alphabet_order: Literal["byte-level", "raw"] = "byte-level"
     max_token_length: int | None = Field(None, ge=1, description="longest token in bytes, inclusive")
-    special_tokens: StringList = Field(["<|endoftext|>"], description="their ids follow the vocabulary, in this order")
+    special_tokens: StringList = Field(
+        ["<|endoftext|>"],
+        description="their ids follow the vocabulary, in this order; where the corpus spells one, counting leaves it out",
+    )
+
+    @field_validator("special_tokens")
+    @classmethod
+    def _usable_tokens(cls, tokens: list[str]) -> list[str]:
+        for token in tokens:
+            try:
+                size = len(token.encode())
+            except UnicodeEncodeError:
+                raise ValueError(f"{token!a} is not valid Unicode text") from None
+            if size < 2:
+                raise ValueError(f"{token!r} is a single byte or empty: every byte is an ordinary token already")
+            if tokens.count(token) > 1:
+                raise ValueError(f"{token!r} is listed twice")
+        return tokens
+
+    @model_validator(mode="after")
+    def _large_enough(self) -> "TrainConfig":
+        least = 256 + len(self.special_tokens)
+        if self.vocab_size < least:
+            raise ValueError(
+                f"vocab_size {self.vocab_size} is too small: 256 bytes and {len(self.special_tokens)} special tokens "
+                f"need {least}"
+            )
+        return self
 
 
 class EncodeConfig(_Section):
@@ -76,7 +113,7 @@ class JobConfig(_Section):
     group_column: str | None = Field(None, description="language or source, kept apart in the word table")
     invalid_utf8: Literal["replace", "error"] = "replace"
     pretokenizer: str = Field("cl100k_base", description="a published name or a regular expression")
-    output: str = Field("runs/default", description="where the stages put their results unless told otherwise")
+    output: str | None = Field(None, description="where the stages put their results unless told otherwise")
     overwrite: bool = Field(False, description="replace results that other settings made")
     count: CountConfig = CountConfig()
     train: TrainConfig = TrainConfig()
@@ -85,15 +122,31 @@ class JobConfig(_Section):
 
     @property
     def words_path(self) -> str:
-        return self.count.output or f"{self.output.rstrip('/')}/words"
+        return self.count.output or self._below("words", "count.output")
 
     @property
     def tokenizer_path(self) -> str:
-        return self.train.output or f"{self.output.rstrip('/')}/tokenizer"
+        return self.train.output or self._below("tokenizer", "train.output")
 
     @property
     def shards_path(self) -> str:
-        return self.encode.output or f"{self.output.rstrip('/')}/shards"
+        return self.encode.output or self._below("shards", "encode.output")
+
+    @property
+    def words_source(self) -> str:
+        """The word table to train from."""
+        return self.train.words or self.count.output or self._below("words", "train.words", "--words")
+
+    @property
+    def tokenizer_source(self) -> str:
+        """The tokenizer to encode with."""
+        own = self.encode.tokenizer or self.train.output
+        return own or self._below("tokenizer", "encode.tokenizer", "--tokenizer")
+
+    def _below(self, name: str, key: str, flag: str = "--output") -> str:
+        if self.output is None:
+            raise ConfigError(f"no {name} given: pass {flag}, or set {key} or output in the configuration")
+        return f"{self.output.rstrip('/')}/{name}"
 
 
 def load_config(path: str | None = None, overrides: dict[str, Any] | None = None) -> JobConfig:
@@ -134,7 +187,10 @@ def _put(content: dict[str, Any], key: str, value: Any) -> None:
     head, *rest = key.split(".")
     # Spark's own property names have dots in them.
     if head == "spark" and rest:
-        content["spark"] = {**(content.get("spark") or {}), ".".join(rest): value}
+        given = content.get("spark") or {}
+        if not isinstance(given, dict):
+            raise ConfigError(f"spark: expected properties and values, found {given!r}")
+        content["spark"] = {**given, ".".join(rest): value}
         return
     parts = [head, *rest]
     for part in parts[:-1]:
@@ -152,12 +208,28 @@ def _explain(error: ValidationError, path: str | None) -> str:
     for problem in error.errors():
         key = ".".join(str(part) for part in problem["loc"])
         if problem["type"] == "extra_forbidden":
-            section: Any = JobConfig
-            for part in problem["loc"][:-1]:
-                section = section.model_fields[part].annotation
-            known = ", ".join(section.model_fields)
-            lines.append(f"{key}: unknown key (known here: {known})")
+            *section, last = [str(part) for part in problem["loc"]]
+            known = _keys(".".join(section))
+            elsewhere = [name for name in _keys("", deep=True) if name.split(".")[-1] == last]
+            close = elsewhere or get_close_matches(key, _keys("", deep=True), 1)
+            hint = f"did you mean {close[0]}?" if close else f"known here: {', '.join(known)}"
+            lines.append(f"{key}: unknown key ({hint})")
+        elif problem["type"] == "value_error":
+            lines.append(f"{key}: {problem['ctx']['error']}")
         else:
-            lines.append(f"{key}: {problem['msg'][0].lower()}{problem['msg'][1:]} (given: {problem['input']!r})")
-    where = f"{path}: " if path else ""
-    return where + "; ".join(lines)
+            message = problem["msg"][0].lower() + problem["msg"][1:]
+            lines.append(f"{key or 'configuration'}: {message} (given: {problem['input']!r})")
+    return (f"{path}: " if path else "") + "; ".join(lines)
+
+
+def _keys(section: str, deep: bool = False) -> list[str]:
+    """The keys of a section ("" for the top); with ``deep`` all keys, dotted."""
+    model: Any = JobConfig
+    if section:
+        model = model.model_fields[section].annotation
+    names = []
+    for name, field in model.model_fields.items():
+        names.append(name)
+        if deep and isinstance(field.annotation, type) and issubclass(field.annotation, _Section):
+            names += [f"{name}.{inner}" for inner in field.annotation.model_fields]
+    return names

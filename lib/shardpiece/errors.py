@@ -57,6 +57,14 @@ class ShardpieceWarning(UserWarning):
     """Something worth knowing that does not stop the job."""
 
 
+def one_line(error: BaseException) -> str:
+    """An error for people: our own messages as they are, others with their type, on one line of bounded length."""
+    text = " ".join(str(error).split())[:400]
+    if isinstance(error, ShardpieceError):
+        return text
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
 _MARK = "shardpiece-error:"
 _KINDS = {
     kind.__name__: kind

@@ -6,8 +6,10 @@ check, so callers go through ``load_key``, which never reads past the end of the
 
 import llvmlite.ir as ir
 import numpy as np
-from numba import njit, types
+from numba import types
 from numba.extending import intrinsic
+
+from shardpiece.kernel_cache import kernel
 
 _I64 = ir.IntType(64)
 
@@ -43,7 +45,7 @@ def trailing_zeros(typing_context, value):
     return types.int64(types.uint64), generate
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def load_key(data, position, n):
     """The ``n`` <= 8 bytes at ``position`` as a little-endian uint64, zero-extended; never reads out of bounds."""
     if position + 8 <= len(data):
@@ -57,7 +59,7 @@ def load_key(data, position, n):
     return value
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def hash_bytes(data, start, end, seed):
     """64-bit hash of data[start:end]; the same on every machine and in every run."""
     h = (np.uint64(end - start) + seed) * MIX_3
@@ -73,7 +75,7 @@ def hash_bytes(data, start, end, seed):
     return h ^ (h >> _SHIFT_32)
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def same_bytes(a, a_start, b, b_start, n):
     """Whether n bytes at a[a_start:] and b[b_start:] are equal."""
     i = 0

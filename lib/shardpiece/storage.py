@@ -8,6 +8,7 @@ import json
 import os
 import uuid
 from collections.abc import Callable
+from pathlib import Path
 from typing import IO
 
 import fsspec
@@ -56,9 +57,23 @@ def list_names(directory: str) -> list[str]:
     fs, inner = filesystem(directory)
     fs.invalidate_cache()
     try:
-        return sorted(entry.rstrip("/").rsplit("/", 1)[-1] for entry in fs.ls(inner, detail=False))
+        entries = fs.ls(inner, detail=False)
     except (FileNotFoundError, NotADirectoryError):
         return []
+    # Object stores may list a marker for the directory itself.
+    here = inner.rstrip("/")
+    return sorted(entry.rstrip("/").rsplit("/", 1)[-1] for entry in entries if entry.rstrip("/") != here)
+
+
+def sizes(directory: str) -> dict[str, int]:
+    """Base name → bytes of the files in a directory."""
+    fs, inner = filesystem(directory)
+    fs.invalidate_cache()
+    try:
+        entries = fs.ls(inner, detail=True)
+    except (FileNotFoundError, NotADirectoryError):
+        return {}
+    return {e["name"].rstrip("/").rsplit("/", 1)[-1]: int(e["size"] or 0) for e in entries if e["type"] == "file"}
 
 
 def read_bytes(path: str) -> bytes:
@@ -79,6 +94,25 @@ def read_json(path: str) -> dict:
     return value
 
 
+def read_manifest(path: str, kind: str, version: int, keys: dict[str, type]) -> dict:
+    """A JSON file that says which format and version it is. Raises FormatError naming the file when that is another
+    one, or when one of ``keys`` is missing or of another type."""
+    manifest = read_json(path)
+    if manifest.get("format") != kind or manifest.get("version") != version:
+        raise FormatError(f"{path}: not a {kind} file of version {version}")
+    for key, expected in keys.items():
+        if not isinstance(manifest.get(key), expected):
+            raise FormatError(f"{path}: damaged ({key!r} is missing or not a {expected.__name__})")
+    for file in manifest.get("files", []):
+        if (
+            not isinstance(file, dict)
+            or not isinstance(file.get("name"), str)
+            or not isinstance(file.get("bytes"), int)
+        ):
+            raise FormatError(f"{path}: damaged ('files' has an entry without name and bytes)")
+    return manifest
+
+
 def canonical_json(value) -> bytes:
     """The one JSON spelling of a value that fingerprints are taken of."""
     return json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":")).encode()
@@ -89,28 +123,42 @@ def pretty_json(value) -> bytes:
 
 
 def write_file(path: str, write: Callable[[IO[bytes]], None]) -> None:
-    """Create ``path`` with what ``write`` puts into the open file, atomically; parents are made.
+    """Create ``path`` with what ``write`` puts into the open file, whole or not at all; parents are made.
 
     Raises OutputError when the place is not writable or full.
     """
     fs, inner = filesystem(path)
-    local = is_local(path)
-    target = f"{inner}.{uuid.uuid4().hex[:12]}.tmp" if local else inner
     try:
-        if local:
-            os.makedirs(os.path.dirname(inner) or ".", exist_ok=True)  # noqa: PTH103, PTH120
-        with fs.open(target, "wb") as file:
-            write(file)
-        if local:
-            os.replace(target, inner)  # noqa: PTH105
+        if is_local(path):
+            _write_local(inner, write)
+        else:
+            _write_object(fs, inner, write)
     except OSError as error:
-        if local and fs.exists(target):
-            fs.rm_file(target)
         raise OutputError(f"{path}: cannot be written ({error.strerror or error})") from error
+
+
+def _write_local(path: str, write: Callable[[IO[bytes]], None]) -> None:
+    temporary = Path(f"{path}.{uuid.uuid4().hex[:12]}.tmp")
+    try:
+        temporary.parent.mkdir(parents=True, exist_ok=True)
+        with temporary.open("wb") as file:
+            write(file)
+        temporary.replace(path)
     except BaseException:
-        if local and fs.exists(target):
-            fs.rm_file(target)
+        temporary.unlink(missing_ok=True)
         raise
+
+
+def _write_object(fs, path: str, write: Callable[[IO[bytes]], None]) -> None:
+    # Closing completes an upload, also one that an exception has cut short, unless committing is left to us.
+    file = fs.open(path, "wb", autocommit=False)
+    try:
+        write(file)
+        file.close()
+    except BaseException:
+        file.discard()
+        raise
+    file.commit()
 
 
 def write_bytes(path: str, data: bytes) -> None:

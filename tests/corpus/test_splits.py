@@ -5,7 +5,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from shardpiece.corpus.sources import list_files
-from shardpiece.corpus.splits import Columns, Split, ledger, pack_splits, plan_splits, read_split
+from shardpiece.corpus.splits import Columns, Split, pack_splits, plan_input, read_split
 from shardpiece.corpus.stdlib import write_corpus as write_stdlib
 from shardpiece.errors import InputError
 from tests.conftest import corpus_rows, write_corpus
@@ -38,7 +38,7 @@ def test_an_empty_glob_names_itself(tmp_path, pattern):
 def test_splits_cover_every_row_once(corpus):
     columns = Columns("text", "id", "lang")
     files = list_files([str(corpus)])
-    splits = plan_splits(files, columns)
+    splits = plan_input(files, columns).splits
     seen = []
     for split in splits:
         rows = 0
@@ -49,7 +49,7 @@ def test_splits_cover_every_row_once(corpus):
         assert rows == split.rows
     assert sorted(seen) == sorted(row["id"] for row in corpus_rows())
     assert len(seen) == len(set(seen))
-    assert [entry["rows"] for entry in ledger(files, splits)] == [80, 80, 80]
+    assert [entry["rows"] for entry in plan_input(files, columns).ledger()] == [80, 80, 80]
 
 
 def test_packing_is_a_function_of_the_splits():
@@ -62,7 +62,7 @@ def test_a_large_row_group_becomes_several_splits(tmp_path):
     texts = [f"{i:06}" * 20_000 for i in range(1000)]
     pq.write_table(pa.table({"text": texts}), tmp_path / "a.parquet", row_group_size=900)
     columns = Columns("text")
-    splits = plan_splits(list_files([str(tmp_path)]), columns)
+    splits = plan_input(list_files([str(tmp_path)]), columns).splits
     assert len(splits) == 5
     assert [(s.row_group, s.skip, s.first_row, s.rows) for s in splits] == [
         (0, 0, 0, 225), (0, 225, 225, 225), (0, 450, 450, 225), (0, 675, 675, 225), (1, 0, 900, 100),
@@ -80,12 +80,12 @@ def test_wrong_columns(corpus, tmp_path):
     with pytest.raises(
         InputError, match=r"no column 'body' \(its columns: id, text, lang\). Choose one with --text-column"
     ):
-        plan_splits(files, Columns("body"))
+        plan_input(files, Columns("body"))
     with pytest.raises(InputError, match="--group-column"):
-        plan_splits(files, Columns("text", group="language"))
+        plan_input(files, Columns("text", group="language"))
     pq.write_table(pa.table({"text": [1, 2]}), tmp_path / "numbers.parquet")
     with pytest.raises(InputError, match="holds int64, not text"):
-        plan_splits(list_files([str(tmp_path)]), Columns("text"))
+        plan_input(list_files([str(tmp_path)]), Columns("text"))
 
 
 def test_a_file_that_is_not_parquet_is_named(tmp_path):
@@ -93,10 +93,10 @@ def test_a_file_that_is_not_parquet_is_named(tmp_path):
     bad = tmp_path / "part-00001.parquet"
     bad.write_bytes(bad.read_bytes()[:-20])
     with pytest.raises(InputError, match=r"part-00001.parquet: not a readable Parquet file"):
-        plan_splits(list_files([str(tmp_path)]), Columns("text"))
+        plan_input(list_files([str(tmp_path)]), Columns("text"))
     bad.write_bytes(b"")
     with pytest.raises(InputError, match="part-00001"):
-        plan_splits(list_files([str(tmp_path)]), Columns("text"))
+        plan_input(list_files([str(tmp_path)]), Columns("text"))
 
 
 def test_damage_inside_a_row_group_is_named(tmp_path):
@@ -106,7 +106,7 @@ def test_damage_inside_a_row_group_is_named(tmp_path):
     data = bytearray(path.read_bytes())
     data[4:400] = bytes(396)
     path.write_bytes(data)
-    (split,) = plan_splits(list_files([str(tmp_path)]), Columns("text", "id"))
+    (split,) = plan_input(list_files([str(tmp_path)]), Columns("text", "id")).splits
     with pytest.raises(InputError, match="row group 0: cannot be read"):
         list(read_split(split, Columns("text", "id")))
 
@@ -115,7 +115,7 @@ def test_repeated_documents_come_in_small_batches(tmp_path):
     # Dictionary encoding stores the text once: the footer states 1 MB for 400 MB.
     pq.write_table(pa.table({"text": ["x" * 100_000] * 4000}), tmp_path / "a.parquet")
     columns = Columns("text")
-    (split,) = plan_splits(list_files([str(tmp_path)]), columns)
+    (split,) = plan_input(list_files([str(tmp_path)]), columns).splits
     rows = 0
     for row, batch in read_split(split, columns):
         assert row == rows

@@ -1,16 +1,20 @@
 """The whole job from and to an S3 endpoint over HTTP."""
 
+import os
 import socket
 import subprocess
 import sys
 import time
 
+import numpy as np
+import pyarrow as pa
 import pytest
 
 import shardpiece
 from shardpiece import storage
 from shardpiece.corpus.sources import list_files
 from shardpiece.errors import InputError
+from shardpiece.shards.writers import TokenBatch, write_shard
 from shardpiece.tokenizer.decoding import decoded_documents
 from tests.conftest import corpus_rows, environment, input_rows, write_corpus
 
@@ -68,3 +72,54 @@ def test_from_and_to_s3(bucket, tmp_path):
     assert again.stdout.count("skipped: done and unchanged") == 3, again.stderr
     with pytest.raises(InputError, match="no Parquet file matches"):
         list_files([f"{bucket}/nothing/*.parquet"])
+
+
+def test_a_write_that_fails_publishes_nothing(bucket):
+    """Closing an upload completes it, also when an exception closes it: a good object must stay."""
+    path = f"{bucket}/atomic/object.bin"
+    storage.write_bytes(path, b"good")
+
+    def fail(file):
+        file.write(b"x" * (12 << 20))  # more than one part
+        raise RuntimeError("cut")
+
+    with pytest.raises(RuntimeError):
+        storage.write_file(path, fail)
+    with pytest.raises(RuntimeError):
+        storage.write_file(f"{bucket}/atomic/new.bin", fail)
+    assert storage.read_bytes(path) == b"good"
+    assert storage.list_names(f"{bucket}/atomic") == ["object.bin"]
+    storage.write_file(path, lambda file: file.write(b"y" * (12 << 20)))
+    assert storage.read_bytes(path) == b"y" * (12 << 20)
+
+
+def test_a_failing_shard_leaves_the_finished_one(bucket):
+    directory = f"{bucket}/shards-once"
+    batch = TokenBatch(pa.array(["a"]), np.array([1, 2], np.int32), np.array([0, 2]))
+    (file,) = write_shard(directory, "shard-00000", "parquet", 300, iter([batch]))
+
+    def broken():
+        yield batch
+        raise RuntimeError("the input went away")
+
+    with pytest.raises(RuntimeError):
+        write_shard(directory, "shard-00000", "parquet", 300, broken())
+    assert storage.checksum(f"{directory}/{file.name}") == file.checksum
+
+
+def test_markers_of_directories_are_not_content(bucket):
+    fs, inner = storage.filesystem(f"{bucket}/folder/")
+    fs.pipe_file(f"{inner.rstrip('/')}/", b"")
+    assert storage.list_names(f"{bucket}/folder") == []
+
+
+def test_credentials_that_are_missing_are_one_line(tmp_path):
+    environment_without = {key: value for key, value in os.environ.items() if not key.startswith("AWS_")}
+    environment_without |= {"AWS_EC2_METADATA_DISABLED": "true", "HOME": str(tmp_path)}
+    command = [sys.executable, "-m", "shardpiece.cli", "count", "--input", "s3://nothing/*.parquet", "--output",
+               str(tmp_path / "out")]  # fmt: skip
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, env=environment_without, check=False)
+    assert done.returncode in (1, 2)
+    assert "Traceback" not in done.stderr
+    assert done.stderr.startswith("shardpiece: error: ")
+    assert len(done.stderr.splitlines()) == 1

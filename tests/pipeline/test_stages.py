@@ -1,6 +1,7 @@
 """The stages on a small corpus: right results, whatever the partitioning; restarts; outputs that are in the way."""
 
 import json
+import shutil
 from collections import Counter
 
 import numpy as np
@@ -11,7 +12,7 @@ import pytest
 import shardpiece
 from shardpiece.config import load_config
 from shardpiece.corpus.sources import list_files
-from shardpiece.corpus.splits import Columns, plan_splits
+from shardpiece.corpus.splits import Columns, plan_input
 from shardpiece.errors import ConfigError, DataError, FormatError, InputError, OutputError, TrainingError
 from shardpiece.pipeline.count import count
 from shardpiece.pipeline.encode import encode
@@ -47,6 +48,14 @@ def contents(directory):
     }
 
 
+def interrupt(directory):
+    """Make a finished output what a killed run leaves: the mark of its plan instead of the manifest."""
+    manifest = directory / "manifest.json"
+    key = json.loads(manifest.read_text())["key"]
+    (directory / "_started.json").write_text(json.dumps({"key": key}))
+    manifest.unlink()
+
+
 @pytest.fixture(scope="module")
 def done(session, corpus, tmp_path_factory):
     output = tmp_path_factory.mktemp("done")
@@ -61,7 +70,8 @@ def test_word_table_equals_a_plain_counter(done, corpus):
     pretokenizer = shardpiece.PreTokenizer.named(config.pretokenizer)
     expected = Counter()
     for row in input_rows(corpus):
-        expected.update((word.encode(), row["lang"]) for word in pretokenizer.split_text(row["text"] or ""))
+        for piece in (row["text"] or "").split("<|endoftext|>"):
+            expected.update((word.encode(), row["lang"]) for word in pretokenizer.split_text(piece))
     rows = table.table.to_pylist()
     assert {(row["word"], row["group"]): row["count"] for row in rows} == expected
     order = [(row["word"], row["group"]) for row in rows]
@@ -166,6 +176,75 @@ def test_other_settings_need_overwrite(session, corpus, tmp_path):
     assert shardpiece.load(str(tmp_path / "tokenizer")).vocab_size == 350
 
 
+def test_names_like_ours_are_not_ours(session, corpus, tmp_path):
+    """Spark and Hugging Face name files part-* and shard-*: only a directory with our mark is ever cleared."""
+    config = config_for(corpus, tmp_path, overwrite=True)
+    for name, file in (("words", "part-00000.parquet"), ("shards", "shard-00000.parquet")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / file).write_text("precious")
+    with pytest.raises(OutputError, match="not empty and not a word table"):
+        count(session, config)
+    train(config_for(corpus, tmp_path, train__words=done_words(session, corpus, tmp_path)))
+    with pytest.raises(OutputError, match="not empty and not shards"):
+        encode(session, config)
+    assert (tmp_path / "words" / "part-00000.parquet").read_text() == "precious"
+    assert (tmp_path / "shards" / "shard-00000.parquet").read_text() == "precious"
+
+
+def done_words(session, corpus, tmp_path) -> str:
+    config = config_for(corpus, tmp_path, count__output=str(tmp_path / "elsewhere"))
+    count(session, config)
+    return config.words_path
+
+
+def test_the_input_is_never_the_output(session, tmp_path):
+    data = write_corpus(tmp_path / "data", corpus_rows(1))
+    before = {path.name: path.read_bytes() for path in data.iterdir()}
+    for output in (data, data.parent):
+        with pytest.raises(OutputError, match="Choose another --output"):
+            count(session, config_for(data, tmp_path, count__output=str(output), overwrite=True))
+    assert {path.name: path.read_bytes() for path in data.iterdir()} == before
+
+
+def test_changed_input_is_noticed(session, tmp_path):
+    rows = corpus_rows(2)
+    data = write_corpus(tmp_path / "data", rows)
+    config = config_for(data, tmp_path)
+    run_stages(session, config)
+    write_corpus(tmp_path / "data", [{**row, "lang": "de"} for row in rows])  # same text, other groups
+    with pytest.raises(OutputError, match="made from other input"):
+        count(session, config)
+    with pytest.raises(OutputError, match="made from other input"):
+        encode(session, config)
+
+
+@pytest.mark.parametrize("damage", ["missing", "truncated"])
+def test_a_finished_output_that_lost_a_file_is_mended(session, done, tmp_path, damage):
+    base, output, _ = done
+    shutil.copytree(output, tmp_path / "copy")
+    config = load_config(None, {**base.model_dump(mode="json", exclude={"output"}), "output": str(tmp_path / "copy")})
+    assert all(report.skipped for report in run_stages(None, config))
+    for path in [
+        *tmp_path.glob("copy/words/part-*"),
+        *tmp_path.glob("copy/*/shard-*"),
+        tmp_path / "copy/tokenizer/tokenizer.json",
+    ]:
+        path.unlink() if damage == "missing" else path.write_bytes(path.read_bytes()[:-1])
+    assert not any(report.skipped for report in run_stages(session, config))
+    assert contents(tmp_path / "copy") == contents(output)
+
+
+def test_a_changed_shard_is_never_decoded(session, done, tmp_path):
+    base, output, _ = done
+    shutil.copytree(output / "shards", tmp_path / "shards")
+    path = next((tmp_path / "shards").glob("*.parquet"))
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(FormatError, match="it was changed"):
+        list(decoded_documents(str(tmp_path / "shards"), shardpiece.load(base.tokenizer_path)))
+
+
 def test_a_place_taken_by_something_else_is_left_alone(session, corpus, tmp_path):
     for name in ("words", "tokenizer", "shards"):
         (tmp_path / name).mkdir()
@@ -187,7 +266,7 @@ def test_a_restart_keeps_finished_shards(session, corpus, tmp_path, capfd):
     assert len(names) > 2
     kept = (shards / names[0]).stat().st_mtime_ns
     # As after a kill: no manifest, one shard never written, one damaged.
-    (shards / "manifest.json").unlink()
+    interrupt(shards)
     (shards / names[1]).unlink()
     (shards / names[2]).write_bytes(b"half")
     capfd.readouterr()
@@ -200,9 +279,13 @@ def test_a_restart_keeps_finished_shards(session, corpus, tmp_path, capfd):
 def test_an_unfinished_run_of_another_plan_is_cleared(session, corpus, tmp_path):
     config = config_for(corpus, tmp_path)
     run_stages(session, config)
-    (tmp_path / "shards" / "manifest.json").unlink()
+    interrupt(tmp_path / "shards")
     (tmp_path / "shards" / "shard-00077.parquet").write_bytes(b"of a longer plan")
-    encode(session, config_for(corpus, tmp_path, encode__append_eos=True))
+    (tmp_path / "shards" / "shard-00000.parquet.0123456789ab.tmp").write_bytes(b"of a killed task")
+    other = config_for(corpus, tmp_path, encode__append_eos=True)
+    with pytest.raises(OutputError, match="unfinished run"):
+        encode(session, other)
+    encode(session, config_for(corpus, tmp_path, encode__append_eos=True, overwrite=True))
     manifest = json.loads((tmp_path / "shards" / "manifest.json").read_text())
     listed = {file["name"] for shard in manifest["shards"] for file in shard["files"]}
     assert {path.name for path in (tmp_path / "shards").glob("shard-*")} == listed
@@ -231,7 +314,7 @@ def test_invalid_utf8_is_counted_or_refused(session, tmp_path):
 def test_a_pattern_that_reads_ahead_for_nothing_names_the_document(tmp_path, monkeypatch):
     write_corpus(tmp_path / "data", [{"id": "0", "text": "fine"}, {"id": "1", "text": "a" * 5000}], files=1)
     monkeypatch.setattr("shardpiece.text.splitter.WORK_PER_DOCUMENT", 1000)
-    splits = plan_splits(list_files([str(tmp_path / "data")]), Columns("text"))
+    splits = plan_input(list_files([str(tmp_path / "data")]), Columns("text")).splits
     pretokenizer = shardpiece.PreTokenizer.named(r"(?:a+a+)+b|a")
 
     def split_all():
@@ -271,7 +354,6 @@ def test_shards_decode_only_with_their_tokenizer(session, done, corpus, tmp_path
         ),
         ({"id_column": "key"}, "no column 'key'"),
         ({"train__words": "elsewhere"}, "train.words"),
-        ({"train__vocab_size": 256}, "too small"),
         ({"pretokenizer": "gpt3"}, "did you mean 'gpt2'"),
     ],
 )

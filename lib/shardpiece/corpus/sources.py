@@ -1,5 +1,6 @@
 """Which files a job reads: globs and directories, expanded in one sorted order."""
 
+import re
 from dataclasses import dataclass
 
 from shardpiece import storage
@@ -35,23 +36,31 @@ def list_files(patterns: list[str]) -> list[SourceFile]:
 
 def _expand(pattern: str) -> list[SourceFile]:
     fs, inner = storage.filesystem(pattern)
-    local = storage.is_local(pattern)
+    fs.invalidate_cache()
     try:
-        if any(c in pattern for c in "*?["):
-            entries = fs.glob(inner, detail=True)
+        if fs.isfile(inner):  # also when its name has a bracket in it
+            root, entries = inner, {inner: fs.info(inner)}
         elif fs.isdir(inner):
-            entries = fs.glob(inner.rstrip("/") + "/**/*.parquet", detail=True)
-        elif fs.exists(inner):
-            entries = {inner: fs.info(inner)}
+            root = inner.rstrip("/")
+            entries = fs.find(root, detail=True)
+            entries = {name: info for name, info in entries.items() if name.endswith(".parquet")}
+        elif wild := re.search(r"[*?\[]", inner):
+            root = inner[: wild.start()].rpartition("/")[0]
+            entries = fs.glob(inner, detail=True)
         else:
-            entries = {}
+            return []
     except PermissionError as error:
-        raise InputError(f"{pattern}: not readable ({error})") from None
+        raise InputError(f"{pattern}: not readable ({error.strerror or error})") from None
     files = []
     for name, info in entries.items():
-        base = name.rstrip("/").rsplit("/", 1)[-1]
         # Names that start with _ or . are bookkeeping by the convention of Spark, Hive and ours.
-        if info["type"] != "file" or base.startswith(("_", ".")):
+        hidden = any(part.startswith(("_", ".")) for part in name[len(root) :].split("/"))
+        if info["type"] != "file" or hidden:
             continue
-        files.append(SourceFile(name if local else fs.unstrip_protocol(name), int(info["size"] or 0)))
+        path = name if storage.is_local(pattern) else fs.unstrip_protocol(name)
+        try:
+            path.encode()
+        except UnicodeEncodeError:
+            raise InputError(f"{path!a}: a file name that is not UTF-8; rename it") from None
+        files.append(SourceFile(path, int(info["size"] or 0)))
     return files

@@ -5,21 +5,24 @@ recorded and repeated. Executors open splits through fsspec and pyarrow; measure
 the bytes per second of ``spark.read.parquet(...).mapInArrow(...)``.
 """
 
+import io
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import xxhash
 
 from shardpiece import storage
 from shardpiece.corpus.sources import SourceFile
 from shardpiece.errors import InputError
 
 # A row group with more text than this becomes several splits: a single one may hold a whole file of gigabytes.
-# Reading one of them decodes the rows before it too, which costs little beside tokenizing.
+# Reading one of them decodes the rows before it too, so there are not many, and in object stores only one.
 _SPLIT_BYTES = 32 << 20
+_SPLITS_PER_ROW_GROUP = 8
 _BATCH_BYTES = 8 << 20
 _BATCH_ROWS = 4_096
 
@@ -49,13 +52,44 @@ class Split:
     text_bytes: int
 
 
-def plan_splits(files: list[SourceFile], columns: Columns) -> list[Split]:
-    """Read every footer and list the splits in order of path and position.
+@dataclass(frozen=True, order=True)
+class InputFile:
+    """A file as it was planned: ``footer`` is the XXH3-64 of its Parquet metadata, which any rewriting changes."""
+
+    path: str
+    size: int
+    rows: int
+    footer: str
+
+
+@dataclass(frozen=True)
+class InputPlan:
+    """The files and splits of a job's input, both in order of path and position."""
+
+    files: list[InputFile]
+    splits: list[Split]
+
+    @property
+    def rows(self) -> int:
+        return sum(file.rows for file in self.files)
+
+    @property
+    def text_bytes(self) -> int:
+        return sum(split.text_bytes for split in self.splits)
+
+    def ledger(self) -> list[dict]:
+        """What was read, for manifests and plan keys."""
+        return [asdict(file) for file in self.files]
+
+
+def plan_input(files: list[SourceFile], columns: Columns) -> InputPlan:
+    """Read every footer and list the splits.
 
     Raises InputError for a file that is not Parquet, a missing column, or a column of the wrong type.
     """
     with ThreadPoolExecutor(16) as pool:
-        return [split for splits in pool.map(lambda file: _file_splits(file, columns), files) for split in splits]
+        planned = list(pool.map(lambda file: _plan_file(file, columns), files))
+    return InputPlan([file for file, _ in planned], [split for _, splits in planned for split in splits])
 
 
 def pack_splits(splits: list[Split], target_bytes: int) -> list[list[Split]]:
@@ -71,14 +105,6 @@ def pack_splits(splits: list[Split], target_bytes: int) -> list[list[Split]]:
     return groups
 
 
-def ledger(files: list[SourceFile], splits: list[Split]) -> list[dict]:
-    """What was read, for manifests: path, bytes and rows of every file."""
-    rows: dict[str, int] = {}
-    for split in splits:
-        rows[split.path] = rows.get(split.path, 0) + split.rows
-    return [asdict(file) | {"rows": rows.get(file.path, 0)} for file in files]
-
-
 def read_split(split: Split, columns: Columns) -> Iterator[tuple[int, pa.RecordBatch]]:
     """The split's batches of at most 8 MB of text (or one document), each with the index of its first row in the
     file. Where the batches are cut depends on the file alone."""
@@ -87,7 +113,7 @@ def read_split(split: Split, columns: Columns) -> Iterator[tuple[int, pa.RecordB
     row = split.first_row - split.skip
     end = split.first_row + split.rows
     try:
-        with closing(_open(split.path)) as parquet:
+        with _open(split.path) as parquet:
             for batch in parquet.iter_batches(batch_rows, row_groups=[split.row_group], columns=columns.names()):
                 first, last = max(row, split.first_row), min(row + batch.num_rows, end)
                 wanted = batch.slice(max(0, first - row), max(0, last - first))
@@ -113,46 +139,67 @@ def _small_batches(batch: pa.RecordBatch, text_column: str) -> Iterator[pa.Recor
         yield batch
 
 
-def _open(path: str) -> pq.ParquetFile:
-    if storage.is_local(path):
-        return pq.ParquetFile(storage.filesystem(path)[1], memory_map=True)
+@contextmanager
+def _open(path: str) -> Iterator[pq.ParquetFile]:
     fs, inner = storage.filesystem(path)
-    return pq.ParquetFile(fs.open(inner, "rb"), pre_buffer=True)
+    if storage.is_local(path):
+        with closing(pq.ParquetFile(inner, memory_map=True)) as parquet:
+            yield parquet
+    else:
+        # Read ahead by megabytes, never a whole column chunk.
+        with fs.open(inner, "rb") as file, closing(pq.ParquetFile(file, buffer_size=4 << 20)) as parquet:
+            yield parquet
 
 
-def _file_splits(file: SourceFile, columns: Columns) -> list[Split]:
+def _plan_file(file: SourceFile, columns: Columns) -> tuple[InputFile, list[Split]]:
     try:
-        parquet = _open(file.path)
+        with _open(file.path) as parquet:
+            _check_columns(file.path, parquet.schema_arrow, columns)
+            splits = _file_splits(file.path, parquet.metadata, columns.text)
+            planned = InputFile(file.path, file.size, parquet.metadata.num_rows, _footer_hash(parquet.metadata))
+            return planned, splits
     except (pa.ArrowException, OSError) as error:
         raise InputError(f"{file.path}: not a readable Parquet file ({_one_line(error)})") from None
-    with closing(parquet):
-        schema = parquet.schema_arrow
-        for role, name in (("text", columns.text), ("id", columns.id), ("group", columns.group)):
-            if name is None:
-                continue
-            if name not in schema.names:
-                raise InputError(
-                    f"{file.path}: no column {name!r} (its columns: {', '.join(schema.names) or 'none'}). "
-                    f"Choose one with --{role}-column."
-                )
-            kind = schema.field(name).type
-            if role == "text" and not _is_text(kind):
-                raise InputError(f"{file.path}: column {name!r} holds {kind}, not text (string or binary)")
-            if role != "text" and pa.types.is_nested(kind):
-                raise InputError(f"{file.path}: column {name!r} holds {kind}; a {role} must be a plain value")
-        metadata = parquet.metadata
-        leaf = next(i for i in range(metadata.num_columns) if metadata.schema.column(i).path == columns.text)
-        splits = []
-        row = 0
-        for g in range(metadata.num_row_groups):
-            group = metadata.row_group(g)
-            rows, size = group.num_rows, group.column(leaf).total_uncompressed_size
-            parts = min(rows, -(-size // _SPLIT_BYTES) or 1)
-            for part in range(parts):
-                skip, end = rows * part // parts, rows * (part + 1) // parts
-                splits.append(Split(file.path, g, skip, row + skip, end - skip, size * (end - skip) // rows))
-            row += rows
-        return splits
+
+
+def _check_columns(path: str, schema: pa.Schema, columns: Columns) -> None:
+    for role, name in (("text", columns.text), ("id", columns.id), ("group", columns.group)):
+        if name is None:
+            continue
+        if name not in schema.names:
+            raise InputError(
+                f"{path}: no column {name!r} (its columns: {', '.join(schema.names) or 'none'}). "
+                f"Choose one with --{role}-column."
+            )
+        if schema.names.count(name) > 1:
+            raise InputError(f"{path}: several columns are named {name!r}")
+        kind = schema.field(name).type
+        if role == "text" and not _is_text(kind):
+            raise InputError(f"{path}: column {name!r} holds {kind}, not text (string or binary)")
+        if role != "text" and pa.types.is_nested(kind):
+            raise InputError(f"{path}: column {name!r} holds {kind}; a {role} must be a plain value")
+
+
+def _file_splits(path: str, metadata: pq.FileMetaData, text_column: str) -> list[Split]:
+    leaf = next(i for i in range(metadata.num_columns) if metadata.schema.column(i).path == text_column)
+    most = _SPLITS_PER_ROW_GROUP if storage.is_local(path) else 1
+    splits = []
+    row = 0
+    for g in range(metadata.num_row_groups):
+        group = metadata.row_group(g)
+        rows, size = group.num_rows, group.column(leaf).total_uncompressed_size
+        parts = min(rows, most, -(-size // _SPLIT_BYTES) or 1)
+        for part in range(parts):
+            skip, end = rows * part // parts, rows * (part + 1) // parts
+            splits.append(Split(path, g, skip, row + skip, end - skip, size * (end - skip) // rows))
+        row += rows
+    return splits
+
+
+def _footer_hash(metadata: pq.FileMetaData) -> str:
+    buffer = io.BytesIO()
+    metadata.write_metadata_file(buffer)
+    return xxhash.xxh3_64_hexdigest(buffer.getvalue())
 
 
 def _is_text(kind: pa.DataType) -> bool:

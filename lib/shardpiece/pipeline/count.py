@@ -11,31 +11,32 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyspark import TaskContext
+from pyspark import Broadcast, TaskContext
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from shardpiece import storage
 from shardpiece.config import JobConfig
 from shardpiece.corpus.sources import list_files
-from shardpiece.corpus.splits import Columns, Split, ledger, pack_splits, plan_splits
+from shardpiece.corpus.splits import Columns, pack_splits, plan_input
 from shardpiece.pipeline.kernels import prepare_kernels
 from shardpiece.pipeline.outputs import OutputKind
 from shardpiece.pipeline.progress import StageProgress, log
 from shardpiece.pipeline.report import StageReport
-from shardpiece.pipeline.session import job_errors
+from shardpiece.pipeline.session import collect, job_errors
 from shardpiece.pipeline.tasks import (
     RESULT_SCHEMA,
     Counters,
     document_errors,
     errors_for_driver,
+    plain_values,
     plan_key,
     read_documents,
     result_batch,
     run_tasks,
-    split_rows,
 )
 from shardpiece.text.pretokenizers import PreTokenizer
+from shardpiece.text.special import SpecialTokenCutter
 from shardpiece.words import table as words
 from shardpiece.words.counter import WordCounter
 
@@ -44,13 +45,14 @@ from shardpiece.words.counter import WordCounter
 _WORD, _STATISTIC = 0, 1
 _ROW_SCHEMA = "kind byte, word binary, group string, count long"
 _STATISTICS = ("documents", "null_documents", "empty_documents", "replaced_documents", "bytes", "words",
-               "long_words", "long_word_bytes")  # fmt: skip
+               "special_tokens", "long_words", "long_word_bytes")  # fmt: skip
 _OUTPUT = OutputKind(
-    "a word table",
-    words.MANIFEST,
-    lambda name: name.startswith("part-"),
-    words.read_manifest,
-    lambda m: m["key"],
+    what="a word table",
+    manifest=words.MANIFEST,
+    names=r"part-\d{5,}\.parquet",
+    read=words.read_manifest,
+    key=lambda manifest: manifest["key"],
+    files=lambda manifest: manifest["files"],
 )
 
 
@@ -62,44 +64,46 @@ def count(session: Callable[[], SparkSession], config: JobConfig) -> StageReport
     output = storage.absolute(config.words_path)
     columns = Columns(config.text_column, group=config.group_column)
     pretokenizer = PreTokenizer.named(config.pretokenizer)
-    files = list_files(config.input)
-    splits = plan_splits(files, columns)
+    plan = plan_input(list_files(config.input), columns)
+    special_tokens = sorted(config.train.special_tokens)
     key = plan_key(
         stage="count",
         pretokenizer=pretokenizer.fingerprint,
+        special_tokens=special_tokens,
         columns=[config.text_column, config.group_column],
         invalid_utf8=config.invalid_utf8,
         max_word_bytes=config.count.max_word_bytes,
-        splits=split_rows(splits),
+        input=plan.ledger(),
     )
     finished = _OUTPUT.finished(output, key, config.overwrite)
     if finished is not None:
         log(f"count: {output} is done and unchanged, skipped")
         return _report(finished, 0.0, skipped=True)
-    storage.check_writable(output)
-    _OUTPUT.clear(output)
-
+    _OUTPUT.check(output, plan)
     prepare_kernels()
     spark = session()
-    total = sum(split.text_bytes for split in splits)
+    _OUTPUT.start(output, key)
+
     # Small enough to keep every core busy to the end; the table does not depend on it.
-    share = total // (4 * max(2, spark.sparkContext.defaultParallelism)) + 1
-    tasks = pack_splits(splits, min(int(config.count.task_size), share))
+    share = plan.text_bytes // (4 * max(2, spark.sparkContext.defaultParallelism)) + 1
+    tasks = pack_splits(plan.splits, min(int(config.count.task_size), share))
     log(
-        f"count: {len(files):,} files, {sum(s.rows for s in splits):,} documents, {total / 1e6:,.1f} MB of text, "
+        f"count: {len(plan.files):,} files, {plan.rows:,} documents, {plan.text_bytes / 1e6:,.1f} MB of text, "
         f"{len(tasks):,} tasks"
     )
     counters = Counters.create(spark)
-    task = CountTask(tasks, columns, pretokenizer.spec, config.invalid_utf8, int(config.count.memory_per_task),
-                     config.count.max_word_bytes, counters)  # fmt: skip
+    task = CountTask(
+        spark.sparkContext.broadcast(tasks), columns, pretokenizer.spec, special_tokens, config.invalid_utf8,
+        int(config.count.memory_per_task), config.count.max_word_bytes, counters,
+    )  # fmt: skip
     rows = spark.range(0, len(tasks), 1, max(1, len(tasks))).mapInArrow(run_tasks(task), _ROW_SCHEMA)
     summed = rows.groupBy("kind", "word", "group").agg(F.sum("count").alias("count"))
     written = summed.orderBy("kind", "word", "group").mapInArrow(_PartWriter(output), RESULT_SCHEMA)
     with (
-        StageProgress("count", counters.reader(total, "documents", "bytes")) as progress,
+        StageProgress("count", counters.reader(plan.text_bytes, "documents", "bytes")) as progress,
         job_errors("count"),
     ):
-        results = [json.loads(row.result) for row in written.collect()]
+        results = [json.loads(row.result) for row in collect(spark, written)]
 
     statistics = dict.fromkeys(_STATISTICS, 0) | {
         name: sum(r["statistics"].get(name, 0) for r in results) for name in _STATISTICS
@@ -116,18 +120,21 @@ def count(session: Callable[[], SparkSession], config: JobConfig) -> StageReport
         "normalizer": None,
         "pretokenizer": pretokenizer.spec,
         "pretokenizer_fingerprint": pretokenizer.fingerprint,
+        "special_tokens": special_tokens,
         "max_word_bytes": config.count.max_word_bytes,
         "distinct_words": sum(part["rows"] for part in parts),
         "statistics": statistics,
-        "input": ledger(files, splits),
+        "input": plan.ledger(),
         "files": parts,
     }
-    storage.write_bytes(storage.join(output, words.MANIFEST), storage.pretty_json(manifest))
+    _OUTPUT.finish(output, manifest)
     if statistics["long_words"]:
         log(
             f"count: {statistics['long_words']:,} words of more than {config.count.max_word_bytes:,} bytes "
             f"({statistics['long_word_bytes'] / 1e6:,.1f} MB) are left out of the table; they always encode"
         )
+    if statistics["special_tokens"]:
+        log(f"count: {statistics['special_tokens']:,} special tokens in the text are boundaries and not counted")
     if statistics["replaced_documents"]:
         log(f"count: {statistics['replaced_documents']:,} documents had invalid UTF-8, replaced with U+FFFD")
     return _report(manifest, progress.seconds)
@@ -137,9 +144,10 @@ def count(session: Callable[[], SparkSession], config: JobConfig) -> StageReport
 class CountTask:
     """Counts the splits of one task; called on executors."""
 
-    tasks: list[list[Split]]
+    tasks: Broadcast  # of list[list[Split]]: unpickled once per worker, not once per task
     columns: Columns
     pretokenizer: dict
+    special_tokens: list[str]
     invalid_utf8: str
     memory: int
     max_word_bytes: int
@@ -148,26 +156,31 @@ class CountTask:
     def __call__(self, index: int) -> Iterator[pa.RecordBatch]:
         pretokenizer = PreTokenizer.from_spec(self.pretokenizer)
         counter = WordCounter(self.memory, self.max_word_bytes)
+        cutter = SpecialTokenCutter(self.special_tokens)
         statistics = dict.fromkeys(_STATISTICS, 0)
-        for split, row, batch, documents in read_documents(self.tasks[index], self.columns, self.invalid_utf8):
-            with document_errors(split, row):
-                found = pretokenizer.split(documents)
+        splits = self.tasks.value[index]
+        for split, row, batch, documents in read_documents(splits, self.columns, self.invalid_utf8):
+            pieces, owners, removed = cutter.cut(documents)
+            with document_errors(split, row, owners):
+                found = pretokenizer.split(pieces)
             groups = None
             if self.columns.group:
-                groups = [value or "" for value in batch[self.columns.group].cast(pa.string()).to_pylist()]
-            yield from map(_word_rows, counter.add(documents, found, groups))
+                names = plain_values(split, batch, self.columns.group).to_pylist()
+                groups = [names[d] or "" for d in owners.tolist()]
+            yield from map(_word_rows, counter.add(pieces, found, groups))
             statistics["documents"] += len(documents)
             statistics["null_documents"] += documents.nulls
             statistics["empty_documents"] += documents.empty
             statistics["replaced_documents"] += documents.replaced
             statistics["bytes"] += documents.size
             statistics["words"] += len(found.ends)
+            statistics["special_tokens"] += removed
             self.counters.documents.add(len(documents))
             self.counters.bytes.add(documents.size)
         yield from map(_word_rows, counter.drain())
         statistics["long_words"] = counter.long_words
         statistics["long_word_bytes"] = counter.long_word_bytes
-        self.counters.planned.add(sum(split.text_bytes for split in self.tasks[index]))
+        self.counters.planned.add(sum(split.text_bytes for split in splits))
         yield pa.RecordBatch.from_arrays(
             [
                 pa.array([_STATISTIC] * len(statistics), pa.int8()),

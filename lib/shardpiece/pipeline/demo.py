@@ -1,14 +1,13 @@
 """The demo: the main job on Python's own sources (or the user's Parquet), checked and summarized."""
 
 import time
-from itertools import islice
 
 import click
 
 from shardpiece import storage
 from shardpiece.config import JobConfig, load_config
 from shardpiece.corpus.sources import list_files
-from shardpiece.corpus.splits import Columns, plan_splits, read_split
+from shardpiece.corpus.splits import Columns, plan_input, read_split
 from shardpiece.corpus.stdlib import write_corpus
 from shardpiece.errors import ShardpieceError
 from shardpiece.pipeline import report, run
@@ -19,19 +18,29 @@ from shardpiece.tokenizer import artifact
 from shardpiece.tokenizer.decoding import decoded_documents
 from shardpiece.tokenizer.pieces import show_pieces
 
+_DEFAULT_OUTPUT = "runs/demo"
 _SAMPLE = 2_000
 
 
-def run_demo(inputs: list[str], text_column: str | None, output: str, vocab_size: int, master: str | None) -> None:
-    """Make the corpus if none is given, run every stage, compare decoded documents with the input."""
+def run_demo(
+    inputs: list[str],
+    text_column: str | None,
+    output: str | None,
+    vocab_size: int,
+    overwrite: bool,
+    master: str | None,
+) -> None:
+    """Make the corpus if none is given, run every stage, compare decoded documents with the input. Only its own
+    default place is replaced without being told to."""
     find_java()
-    output = storage.absolute(output)
+    overwrite = overwrite or output is None
+    output = storage.absolute(output or _DEFAULT_OUTPUT)
     # Shards small enough that a few tens of megabytes give every core work.
     overrides = {
         "output": output,
         "train.vocab_size": vocab_size,
         "encode.shard_size": "8MB",
-        "overwrite": True,
+        "overwrite": overwrite,
     }
     if text_column:
         overrides["text_column"] = text_column
@@ -51,8 +60,8 @@ def run_demo(inputs: list[str], text_column: str | None, output: str, vocab_size
     config = load_config(None, overrides | {"input": inputs})
     reports = run.run_all(config)
     checked = _check_sample(config)
-    report.print_summary(reports, {"corpus": ", ".join(inputs), **run.places(config)})
-    click.echo(f"     checked: {checked:,} decoded documents equal their input, byte for byte")
+    report.print_summary(reports, {"corpus": ", ".join(map(storage.absolute, inputs)), **run.places(config)})
+    click.echo(f"     checked: the first {checked:,} documents, decoded, equal their input byte for byte")
     tokenizer = artifact.load(config.tokenizer_path)
     example = "def count_words(text: str) -> int:\n    return len(text.split())"
     click.echo(f"\nAn example, as `shardpiece tokenize` shows it:\n{show_pieces(tokenizer, tokenizer.encode(example))}")
@@ -64,10 +73,11 @@ def _check_sample(config: JobConfig) -> int:
     decoded = decoded_documents(config.shards_path, tokenizer)
     columns = Columns(config.text_column)
     checked = 0
-    for split in plan_splits(list_files(config.input), columns):
+    for split in plan_input(list_files(config.input), columns).splits:
         for row, batch in read_split(split, columns):
             documents = Documents.from_arrow(batch[columns.text])
-            for d, (_, _, raw) in enumerate(islice(decoded, len(documents))):
+            for d in range(len(documents)):
+                _, _, raw = next(decoded, (None, 0, None))
                 if raw != documents.data[documents.offsets[d] : documents.offsets[d + 1]].tobytes():
                     raise ShardpieceError(f"{split.path}, row {row + d}: the decoded document differs from the input")
                 checked += 1

@@ -11,9 +11,10 @@ from rich.console import Console
 
 from shardpiece import storage
 from shardpiece.config import JobConfig
-from shardpiece.errors import ShardpieceError
+from shardpiece.errors import ShardpieceError, one_line
+from shardpiece.kernel_cache import CACHE_DIRECTORY
 from shardpiece.pipeline.java import find_java
-from shardpiece.pipeline.kernels import cache_directory, exercise
+from shardpiece.pipeline.kernels import exercise
 from shardpiece.resources import conf_file
 
 _PACKAGES = ("pyspark", "pandas", "pyarrow", "numpy", "numba", "regex", "fsspec", "click", "pydantic", "PyYAML", "rich",
@@ -27,17 +28,12 @@ def examine(paths: list[str]) -> bool:
     well = True
     for name, check in _checks(paths):
         try:
-            console.print(f"[green]ok[/]     {name}: ", end="")
-            console.print(check(), markup=False)
+            verdict, message = "[green]ok[/]   ", check()
         except Exception as error:
             well = False
-            message = (
-                " ".join(str(error).split())
-                if isinstance(error, ShardpieceError)
-                else f"{type(error).__name__}: {error}"
-            )
-            console.print(f"\r[red]WRONG[/]  {name}: ", end="")
-            console.print(message, markup=False)
+            verdict, message = "[red]WRONG[/]", one_line(error)
+        console.print(f"{verdict}  {name}: ", end="")
+        console.print(message, markup=False)
     console.print("Everything a job needs is here." if well else "Mend what is marked WRONG, then run me again.")
     return well
 
@@ -71,13 +67,8 @@ def _packages() -> str:
 def _kernels() -> str:
     began = time.monotonic()
     if not exercise():
-        raise ShardpieceError(f"the kernels give wrong results: remove their cache, {cache_directory()}, and try again")
-    if not os.access(cache_directory(), os.W_OK):
-        raise ShardpieceError(
-            f"the kernel cache {cache_directory()} is not writable, so kernels compile again in every process: "
-            f"set NUMBA_CACHE_DIR to a directory that is"
-        )
-    return f"give right results in {time.monotonic() - began:.1f} s, cached in {cache_directory()}"
+        raise ShardpieceError(f"the kernels give wrong results: remove their cache, {CACHE_DIRECTORY}, and try again")
+    return f"give right results in {time.monotonic() - began:.1f} s, cached in {CACHE_DIRECTORY}"
 
 
 def _spark() -> str:

@@ -17,21 +17,21 @@ from pyspark.sql import SparkSession
 from shardpiece import storage
 from shardpiece.config import JobConfig
 from shardpiece.corpus.sources import list_files
-from shardpiece.corpus.splits import Columns, Split, ledger, plan_splits
+from shardpiece.corpus.splits import Columns, Split, plan_input
 from shardpiece.pipeline.kernels import prepare_kernels
 from shardpiece.pipeline.outputs import OutputKind
 from shardpiece.pipeline.progress import StageProgress, log
 from shardpiece.pipeline.report import StageReport
-from shardpiece.pipeline.session import job_errors
+from shardpiece.pipeline.session import collect, job_errors
 from shardpiece.pipeline.tasks import (
     RESULT_SCHEMA,
     Counters,
     document_errors,
+    plain_values,
     plan_key,
     read_documents,
     result_batch,
     run_tasks,
-    split_rows,
 )
 from shardpiece.shards import manifest as manifests
 from shardpiece.shards.plan import Shard, plan_shards
@@ -39,14 +39,14 @@ from shardpiece.shards.writers import TokenBatch, token_dtype, write_shard
 from shardpiece.tokenizer import artifact
 from shardpiece.tokenizer.tokenizer import Tokenizer
 
-_PLAN = "plan"
 _STATISTICS = ("documents", "null_documents", "empty_documents", "replaced_documents", "bytes", "tokens")
 _OUTPUT = OutputKind(
-    "shards",
-    manifests.MANIFEST,
-    lambda name: name == manifests.JOURNAL or name.startswith("shard-"),
-    manifests.read_manifest,
-    lambda manifest: manifest["key"],
+    what="shards",
+    manifest=manifests.MANIFEST,
+    names=rf"shard-\d{{5,}}\.(?:parquet|bin|ends\.npy)|{manifests.JOURNAL}",
+    read=manifests.read_manifest,
+    key=lambda manifest: manifest["key"],
+    files=lambda manifest: [file for shard in manifest["shards"] for file in shard["files"]],
 )
 
 
@@ -56,14 +56,13 @@ def encode(session: Callable[[], SparkSession], config: JobConfig) -> StageRepor
     ``session`` is called, and Spark started, only when there is something to do.
     """
     settings = config.encode
-    source = storage.absolute(settings.tokenizer or config.tokenizer_path)
+    source = storage.absolute(config.tokenizer_source)
     output = storage.absolute(config.shards_path)
     tokenizer = artifact.load(source)
     eos = tokenizer.special_id(settings.eos_token) if settings.append_eos else None
     columns = Columns(config.text_column, id=config.id_column)
-    files = list_files(config.input)
-    splits = plan_splits(files, columns)
-    shards = plan_shards(splits, int(settings.shard_size))
+    plan = plan_input(list_files(config.input), columns)
+    shards = plan_shards(plan.splits, int(settings.shard_size))
     key = plan_key(
         stage="encode",
         tokenizer=tokenizer.fingerprint,
@@ -72,34 +71,39 @@ def encode(session: Callable[[], SparkSession], config: JobConfig) -> StageRepor
         empty_documents=settings.empty_documents,
         invalid_utf8=config.invalid_utf8,
         columns=[config.text_column, config.id_column],
-        shards=[[shard.name, split_rows(list(shard.splits))] for shard in shards],
+        input=plan.ledger(),
+        shards=[len(shard.splits) for shard in shards],
     )
     finished = _OUTPUT.finished(output, key, config.overwrite)
     if finished is not None:
         log(f"encode: {output} is done and unchanged, skipped")
         return _report(finished, 0.0, skipped=True)
-    storage.check_writable(output)
+    _OUTPUT.check(output, plan)
     prepare_kernels()
     spark = session()
-    _prepare(output, key)
+    _OUTPUT.start(output, key, resume=True)
 
-    total = sum(split.text_bytes for split in splits)
-    log(f"encode: {len(files):,} files, {total / 1e6:,.1f} MB of text, {len(shards):,} shards of {settings.format}")
+    log(
+        f"encode: {len(plan.files):,} files, {plan.text_bytes / 1e6:,.1f} MB of text, "
+        f"{len(shards):,} shards of {settings.format}"
+    )
+    if config.id_column and settings.format == "bin":
+        log("encode: bin has no place for document ids, id_column is not used")
     counters = Counters.create(spark)
     task = EncodeTask(
-        shards, columns, config.invalid_utf8, output, key, settings.format, eos,
+        spark.sparkContext.broadcast(shards), columns, config.invalid_utf8, output, key, settings.format, eos,
         settings.empty_documents == "keep", tokenizer.fingerprint,
         spark.sparkContext.broadcast(artifact.to_files(tokenizer)), counters,
     )  # fmt: skip
     results_frame = spark.range(0, len(shards), 1, max(1, len(shards))).mapInArrow(run_tasks(task), RESULT_SCHEMA)
-    reader = counters.reader(total, "documents", "bytes", "tokens")
+    reader = counters.reader(plan.text_bytes, "documents", "bytes", "tokens")
     with StageProgress("encode", reader) as progress, job_errors("encode"):
-        results = [json.loads(row.result) for row in results_frame.collect()]
+        results = [json.loads(row.result) for row in collect(spark, results_frame)]
     resumed = sum(result.pop("resumed") for result in results)
     if resumed:
         log(f"encode: {resumed:,} of {len(shards):,} shards were finished by an earlier run")
-    manifest = _manifest(config, tokenizer, key, eos, files, splits, results)
-    storage.write_bytes(storage.join(output, manifests.MANIFEST), storage.pretty_json(manifest))
+    manifest = _manifest(config, tokenizer, key, eos, plan, results)
+    _OUTPUT.finish(output, manifest)
     if manifest["totals"]["replaced_documents"]:
         log(f"encode: {manifest['totals']['replaced_documents']:,} documents had invalid UTF-8, replaced with U+FFFD")
     return _report(manifest, progress.seconds)
@@ -109,7 +113,7 @@ def encode(session: Callable[[], SparkSession], config: JobConfig) -> StageRepor
 class EncodeTask:
     """Encodes one shard; called on executors."""
 
-    shards: list[Shard]
+    shards: Broadcast  # of list[Shard]: unpickled once per worker, not once per task
     columns: Columns
     invalid_utf8: str
     output: str
@@ -122,7 +126,7 @@ class EncodeTask:
     counters: Counters
 
     def __call__(self, index: int) -> Iterator[pa.RecordBatch]:
-        shard = self.shards[index]
+        shard = self.shards.value[index]
         entry = manifests.read_journal_entry(self.output, shard.name, self.key)
         resumed = entry is not None
         if entry is None:
@@ -170,7 +174,7 @@ class EncodeTask:
     def _ids(self, split: Split, row: int, batch: pa.RecordBatch) -> pa.Array:
         """The id column as strings, or FILE:ROW."""
         if self.columns.id:
-            return batch[self.columns.id].cast(pa.string())
+            return plain_values(split, batch, self.columns.id)
         rows = pa.array(np.arange(row, row + batch.num_rows)).cast(pa.string())
         return pc.binary_join_element_wise(pa.scalar(split.path), rows, ":")
 
@@ -186,15 +190,7 @@ def _worker_tokenizer(fingerprint: str, files: Broadcast) -> Tokenizer:
     return _TOKENIZERS[fingerprint]
 
 
-def _prepare(output: str, key: str) -> None:
-    """Keep what an interrupted run of the same plan left; remove everything of another plan."""
-    plan = manifests.journal_path(output, _PLAN)
-    if not storage.exists(plan) or storage.read_json(plan).get("key") != key:
-        _OUTPUT.clear(output)
-        storage.write_bytes(plan, storage.pretty_json({"key": key}))
-
-
-def _manifest(config, tokenizer, key, eos, files, splits, results) -> dict:
+def _manifest(config, tokenizer, key, eos, plan, results) -> dict:
     shards = sorted(results, key=lambda result: result["name"])
     for shard in shards:
         del shard["key"]
@@ -210,7 +206,7 @@ def _manifest(config, tokenizer, key, eos, files, splits, results) -> dict:
         "empty_documents": config.encode.empty_documents,
         "invalid_utf8": config.invalid_utf8,
         "totals": {name: sum(shard[name] for shard in shards) for name in _STATISTICS},
-        "input": ledger(files, splits),
+        "input": plan.ledger(),
         "shards": shards,
     }
 

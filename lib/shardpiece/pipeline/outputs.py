@@ -1,53 +1,111 @@
-"""When a stage's output is already there: done and unchanged, or in the way."""
+"""A stage's output directory: done and unchanged, unfinished, or in the way.
 
+Before anything is written, ``_started.json`` marks the directory as ours and holds the key of the plan; the manifest,
+written last, replaces it. Only a directory with one of the two is ever cleared, and only of names that the stage writes.
+"""
+
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from shardpiece import storage
-from shardpiece.errors import OutputError
+from shardpiece.corpus.splits import InputPlan
+from shardpiece.errors import FormatError, OutputError
+from shardpiece.pipeline.progress import log
+
+STARTED = "_started.json"
 
 
 @dataclass(frozen=True)
 class OutputKind:
-    """``what``: its name in messages; ``manifest``: the file that is written last and marks it finished;
-    ``owned``: whether a file name in the directory is ours; ``read``: manifest of a directory; ``key``: the plan key
-    in a manifest."""
+    """``what``: its name in messages; ``manifest``: the file that is written last; ``names``: regular expression of
+    the other names it writes; ``read``: the manifest of a directory; ``key``: the plan key in it; ``files``: the
+    entries (name, bytes) of the files it lists."""
 
     what: str
     manifest: str
-    owned: Callable[[str], bool]
+    names: str
     read: Callable[[str], dict]
     key: Callable[[dict], str | None]
+    files: Callable[[dict], list[dict]]
 
     def finished(self, directory: str, key: str, overwrite: bool) -> dict | None:
-        """The manifest when this very output was made before, None when it has to be made.
+        """The manifest when this very output was made before and its files are there; None when it has to be made.
 
         Raises OutputError when the directory holds something else, or the same kind made from other input or
         settings and ``overwrite`` is not set.
         """
-        if not storage.exists(storage.join(directory, self.manifest)):
-            strangers = [name for name in storage.list_names(directory) if not self._ours(name)]
-            if strangers:
-                raise OutputError(
-                    f"{directory}: not empty and not {self.what} (it holds {strangers[0]}). Choose another --output."
-                )
-            return None
-        manifest = self.read(directory)
-        if self.key(manifest) == key:
-            return manifest
-        if not overwrite:
+        names = storage.list_names(directory)
+        if self.manifest in names:
+            try:
+                manifest = self.read(directory)
+            except FormatError as error:
+                if overwrite:
+                    return None
+                raise OutputError(f"{error}. Pass --overwrite to replace it, or choose another --output.") from None
+            if self.key(manifest) == key:
+                return manifest if self._whole(directory, manifest) else None
+            if not overwrite:
+                raise self._taken(directory, self.what)
+        elif STARTED in names:
+            if self._started_key(directory) != key and not overwrite:
+                raise self._taken(directory, f"an unfinished run ({self.what})")
+        elif others := [name for name in names if not name.startswith(".shardpiece-")]:
             raise OutputError(
-                f"{directory}: holds {self.what} made from other input or settings. "
-                f"Pass --overwrite to replace it, or choose another --output."
+                f"{directory}: not empty and not {self.what} (it holds {others[0]}). Choose another --output."
             )
         return None
 
-    def clear(self, directory: str) -> None:
-        """Remove an old output, manifest first, and what an interrupted run left; nothing that is not ours."""
+    def check(self, directory: str, plan: InputPlan | None = None) -> None:
+        """Raises OutputError when the directory cannot be written or holds input."""
+        for file in plan.files if plan else []:
+            if file.path.startswith(directory.rstrip("/") + "/"):
+                raise OutputError(f"{directory}: holds the input {file.path}. Choose another --output.")
+        storage.check_writable(directory)
+
+    def start(self, directory: str, key: str, resume: bool = False) -> None:
+        """Mark the directory as ours and remove what an older run left; with ``resume``, keep what a run of the same
+        plan left."""
+        names = storage.list_names(directory)
+        same = STARTED in names and self._started_key(directory) == key
+        if self.manifest in names and not same:
+            try:
+                same = self.key(self.read(directory)) == key
+            except FormatError:
+                same = False
+        storage.write_bytes(storage.join(directory, STARTED), storage.pretty_json({"writing": self.what, "key": key}))
         storage.remove(storage.join(directory, self.manifest))
-        for name in storage.list_names(directory):
-            if self._ours(name):
+        if not (resume and same):
+            self._remove(directory, names)
+
+    def finish(self, directory: str, manifest: dict) -> None:
+        """Write the manifest, then remove the mark and what the manifest does not list."""
+        storage.write_bytes(storage.join(directory, self.manifest), storage.pretty_json(manifest))
+        storage.remove(storage.join(directory, STARTED))
+        listed = {file["name"] for file in self.files(manifest)}
+        self._remove(directory, [name for name in storage.list_names(directory) if name not in listed], keep="_journal")
+
+    def _remove(self, directory: str, names: list[str], keep: str = "") -> None:
+        for name in names:
+            if name not in (keep, self.manifest) and re.fullmatch(rf"(?:{self.names})(?:\.[0-9a-f]{{12}}\.tmp)?", name):
                 storage.remove(storage.join(directory, name))
 
-    def _ours(self, name: str) -> bool:
-        return name == self.manifest or name.startswith(".shardpiece-") or self.owned(name)
+    def _started_key(self, directory: str) -> str | None:
+        try:
+            return storage.read_json(storage.join(directory, STARTED)).get("key")
+        except FormatError:
+            return None
+
+    def _whole(self, directory: str, manifest: dict) -> bool:
+        sizes = storage.sizes(directory)
+        for file in self.files(manifest):
+            if sizes.get(file["name"]) != file["bytes"]:
+                log(f"{directory}: {file['name']} is missing or has another size than {self.manifest} says, made again")
+                return False
+        return True
+
+    def _taken(self, directory: str, what: str) -> OutputError:
+        return OutputError(
+            f"{directory}: holds {what} made from other input or settings. "
+            f"Pass --overwrite to replace it, or choose another --output."
+        )

@@ -3,7 +3,7 @@
 from shardpiece import storage
 from shardpiece.config import JobConfig
 from shardpiece.corpus.sources import list_files
-from shardpiece.corpus.splits import Columns, plan_splits
+from shardpiece.corpus.splits import Columns, plan_input
 from shardpiece.errors import ConfigError
 from shardpiece.pipeline.count import count
 from shardpiece.pipeline.encode import encode
@@ -55,13 +55,7 @@ def _check(config: JobConfig) -> None:
             f"encode.append_eos: the end-of-text token {config.encode.eos_token!r} is not among "
             f"train.special_tokens ({', '.join(config.train.special_tokens) or 'none'})"
         )
-    least = 256 + len(config.train.special_tokens)
-    if config.train.vocab_size < least:
-        raise ConfigError(
-            f"train.vocab_size: {config.train.vocab_size} is too small: 256 bytes and "
-            f"{len(config.train.special_tokens)} special tokens need {least}"
-        )
     PreTokenizer.named(config.pretokenizer)
-    plan_splits(list_files(config.input), Columns(config.text_column, config.id_column, config.group_column))
+    plan_input(list_files(config.input), Columns(config.text_column, config.id_column, config.group_column))
     for path in places(config).values():
         storage.check_writable(path)

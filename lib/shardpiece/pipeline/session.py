@@ -1,14 +1,17 @@
 """Starting Spark the way shardpiece needs it: same interpreter everywhere, quiet console, clear errors."""
 
 import os
+import re
 import sys
 import tempfile
+import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
 
 from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
 
 from shardpiece.config import JobConfig
 from shardpiece.errors import ConfigError, ShardpieceError, error_from_executor
@@ -43,9 +46,12 @@ def lazy_session(config: JobConfig, name: str) -> Iterator[Callable[[], SparkSes
         yield get
     finally:
         if sessions:
-            sessions[0].stop()
+            # A JVM that has died is stopped already; why it died is being raised.
+            with suppress(Exception):
+                sessions[0].stop()
     # Reached only without an exception: nobody needs Spark's messages any more.
-    _spark_log().unlink(missing_ok=True)
+    if _spark_log.cache_info().currsize:
+        _spark_log().unlink(missing_ok=True)
 
 
 def _start(config: JobConfig, name: str) -> SparkSession:
@@ -56,7 +62,8 @@ def _start(config: JobConfig, name: str) -> SparkSession:
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     builder = SparkSession.builder.appName(f"shardpiece {name}")
-    master = config.master or (None if under_spark_submit() else DEFAULT_MASTER)
+    # spark-submit has chosen the master, whatever the configuration says.
+    master = None if under_spark_submit() else config.master or DEFAULT_MASTER
     if master:
         builder = builder.master(master)
     for key, value in {**_defaults(master), **config.spark}.items():
@@ -82,7 +89,7 @@ def _defaults(master: str | None) -> dict[str, str]:
     settings["spark.ui.showConsoleProgress"] = "false"
     log4j = conf_file("log4j2.properties")
     if log4j is not None:
-        settings["spark.driver.extraJavaOptions"] = f"-Dlog4j2.configurationFile=file:{log4j}"
+        settings["spark.driver.extraJavaOptions"] = f"-Dlog4j2.configurationFile={log4j.as_uri()}"
     if master and master.startswith("local"):
         settings |= {
             "spark.driver.host": "127.0.0.1",
@@ -115,8 +122,37 @@ def _quiet_launch() -> Iterator[None]:
         os.close(sink)
 
 
+@cache
 def _spark_log() -> Path:
-    return Path(tempfile.gettempdir()) / f"shardpiece-spark-{os.getpid()}.log"
+    """The file of this process for Spark's messages, made when first asked for."""
+    file, name = tempfile.mkstemp(prefix="shardpiece-spark-", suffix=".log")
+    os.close(file)
+    return Path(name)
+
+
+def collect(session: SparkSession, frame: DataFrame) -> list[Row]:
+    """frame.collect() in a thread, so that an interrupt reaches a main thread that can cancel the job: in the middle
+    of a call to the JVM it could not."""
+    outcome: list = []
+
+    def run() -> None:
+        try:
+            outcome.append((frame.collect(), None))
+        except BaseException as error:
+            outcome.append((None, error))
+
+    thread = threading.Thread(target=run, name="spark job", daemon=True)
+    thread.start()
+    try:
+        while thread.is_alive():
+            thread.join(0.2)
+    except KeyboardInterrupt:
+        session.sparkContext.cancelAllJobs()
+        raise
+    rows, error = outcome[0]
+    if error is not None:
+        raise error
+    return rows
 
 
 @contextmanager
@@ -136,17 +172,15 @@ def job_errors(what: str) -> Iterator[None]:
 
 
 def _log_hint() -> str:
-    path = _spark_log()
-    if path.exists() and path.stat().st_size:
-        return f" (Spark's own messages: {path})"
+    if _spark_log.cache_info().currsize and _spark_log().stat().st_size:
+        return f" (Spark's own messages: {_spark_log()})"
     return " (set SHARDPIECE_DEBUG=1 for Spark's own messages)"
 
 
 def _first_line(error: Exception) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    python = [line for line in lines if not line.startswith(("File ", "at ", "Traceback", "^"))]
-    # Of a Python traceback the last line says what happened; of a Java one the first.
-    for line in python:
-        if "Error:" in line or "Exception:" in line:
+    """What a Spark exception says in one line: of a Python traceback the last line, of a Java one the first."""
+    lines = [line.strip().lstrip(": ") for line in str(error).splitlines() if line.strip()]
+    for line in lines:
+        if re.match(r"[\w.]+(Error|Exception|Interrupt|ArrowInvalid)\b", line) and not line.startswith("py4j."):
             return line[:400]
-    return (python or lines or [type(error).__name__])[0][:400]
+    return (lines or [type(error).__name__])[0][:400]

@@ -3,15 +3,16 @@
 import hashlib
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
 from pyspark import Accumulator
 from pyspark.sql import SparkSession
 
 from shardpiece import storage
 from shardpiece.corpus.splits import Columns, Split, read_split
-from shardpiece.errors import DataError, DocumentError, ExecutorError, ShardpieceError
+from shardpiece.errors import DataError, DocumentError, ExecutorError, InputError, ShardpieceError, one_line
 from shardpiece.text.documents import Documents
 
 
@@ -51,7 +52,7 @@ def run_tasks(task: Callable[[int], Iterator[pa.RecordBatch]]) -> Callable:
 
 
 class errors_for_driver:
-    """Context manager that wraps a ShardpieceError so that its message survives Spark."""
+    """Context manager that wraps an executor's error so that its message survives Spark."""
 
     def __enter__(self):
         return self
@@ -59,6 +60,16 @@ class errors_for_driver:
     def __exit__(self, kind, error, traceback) -> None:
         if isinstance(error, ShardpieceError) and not isinstance(error, ExecutorError):
             raise ExecutorError(error) from None
+        if isinstance(error, Exception) and not isinstance(error, ExecutorError):
+            raise ExecutorError(ShardpieceError(f"a task failed: {one_line(error)}")) from error
+
+
+def plain_values(split: Split, batch: pa.RecordBatch, column: str) -> pa.Array:
+    """A column of ids or groups as strings. Raises InputError naming the file when its values are not text."""
+    try:
+        return batch[column].cast(pa.string())
+    except pa.ArrowException as error:
+        raise InputError(f"{split.path}: column {column!r} cannot be read as text ({one_line(error)})") from None
 
 
 def read_documents(
@@ -73,17 +84,19 @@ def read_documents(
 
 
 class document_errors:
-    """Context manager that turns a DocumentError into a DataError with the file and the row."""
+    """Context manager that turns a DocumentError into a DataError with the file and the row; ``owners`` gives the
+    document of each piece where documents were cut."""
 
-    def __init__(self, split: Split, first_row: int):
-        self._split, self._first_row = split, first_row
+    def __init__(self, split: Split, first_row: int, owners: np.ndarray | None = None):
+        self._split, self._first_row, self._owners = split, first_row, owners
 
     def __enter__(self):
         return self
 
     def __exit__(self, kind, error, traceback) -> None:
         if isinstance(error, DocumentError):
-            raise DataError(f"{self._split.path}, row {self._first_row + error.index}: {error.problem}") from None
+            index = error.index if self._owners is None else int(self._owners[error.index])
+            raise DataError(f"{self._split.path}, row {self._first_row + index}: {error.problem}") from None
 
 
 def result_batch(results: list[dict]) -> pa.RecordBatch:
@@ -97,8 +110,3 @@ RESULT_SCHEMA = "result string"
 def plan_key(**parts) -> str:
     """SHA-256 over everything that decides a stage's output; equal keys mean equal output."""
     return hashlib.sha256(storage.canonical_json(parts)).hexdigest()
-
-
-def split_rows(splits: list[Split]) -> list[list]:
-    """Splits as plain values for plan_key."""
-    return [list(astuple(split)) for split in splits]

@@ -1,6 +1,7 @@
 """The train stage: word table in, tokenizer artifact out. Runs on the driver; reads the table with pyarrow, not
 through the JVM."""
 
+import re
 import time
 
 from shardpiece import storage
@@ -16,18 +17,19 @@ from shardpiece.training.bpe import train_bpe
 from shardpiece.words import table as words
 
 _OUTPUT = OutputKind(
-    "a tokenizer",
-    artifact.METADATA_FILE,
-    lambda name: name.startswith(artifact.TOKENIZER_FILE),
-    artifact.read_metadata,
-    lambda metadata: metadata["provenance"].get("key"),
+    what="a tokenizer",
+    manifest=artifact.METADATA_FILE,
+    names=re.escape(artifact.TOKENIZER_FILE),
+    read=artifact.read_metadata,
+    key=lambda metadata: metadata["provenance"].get("key"),
+    files=lambda metadata: metadata["files"],
 )
 
 
 def train(config: JobConfig) -> StageReport:
     """Train from ``config.train.words`` (or count's output) into ``config.tokenizer_path``; does nothing when that
     was done before."""
-    source = storage.absolute(config.train.words or config.words_path)
+    source = storage.absolute(config.words_source)
     output = storage.absolute(config.tokenizer_path)
     manifest = words.read_manifest(source)
     settings = config.train.model_dump(exclude={"words", "output"})
@@ -36,10 +38,14 @@ def train(config: JobConfig) -> StageReport:
     if finished is not None:
         log(f"train: {output} is done and unchanged, skipped")
         return _report(finished, 0.0, skipped=True)
-    storage.check_writable(output)
-    _OUTPUT.clear(output)
-
+    _OUTPUT.check(output)
     prepare_kernels()
+    counted_as_text = sorted(set(config.train.special_tokens) - set(manifest["special_tokens"]))
+    if counted_as_text:
+        log(
+            f"train: {', '.join(counted_as_text)}: counted as ordinary text where the corpus spells it; give count "
+            f"the same special tokens to leave it out"
+        )
     began = time.monotonic()
     table = words.WordTable.read(source)
     if table.fingerprint != manifest["fingerprint"]:
@@ -64,8 +70,12 @@ def train(config: JobConfig) -> StageReport:
             log=lambda message: log(f"train: {message}"),
         )
     tokenizer.provenance["key"] = key
-    artifact.save(tokenizer, output)
-    return _report(artifact.read_metadata(output), time.monotonic() - began)
+    content = artifact.to_files(tokenizer)[artifact.TOKENIZER_FILE]
+    _OUTPUT.start(output, key)
+    storage.write_bytes(storage.join(output, artifact.TOKENIZER_FILE), content)
+    metadata = artifact.metadata(tokenizer, len(content))
+    _OUTPUT.finish(output, metadata)
+    return _report(metadata, time.monotonic() - began)
 
 
 def _report(metadata: dict, seconds: float, skipped: bool = False) -> StageReport:

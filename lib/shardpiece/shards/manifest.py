@@ -42,7 +42,13 @@ def read_manifest(directory: str) -> dict:
         raise FormatError(
             f"{directory}: no finished shards here ({MANIFEST} is missing). Make them with: shardpiece encode"
         )
-    manifest = storage.read_json(path)
-    if manifest.get("format") != FORMAT or manifest.get("version") != VERSION:
-        raise FormatError(f"{path}: not a shard manifest of version {VERSION}")
+    keys = {"key": str, "tokenizer": str, "vocab_size": int, "shard_format": str, "dtype": str, "eos": dict,
+            "totals": dict, "shards": list}  # fmt: skip
+    manifest = storage.read_manifest(path, FORMAT, VERSION, keys)
+    for shard in manifest["shards"]:
+        if not isinstance(shard, dict) or not {"name", "documents", "tokens", "files"} <= set(shard):
+            raise FormatError(f"{path}: damaged ('shards' has an incomplete entry)")
+        for file in shard["files"]:
+            if not isinstance(file, dict) or not {"name", "bytes", "checksum"} <= set(file):
+                raise FormatError(f"{path}: damaged (shard {shard['name']} has an incomplete file)")
     return manifest

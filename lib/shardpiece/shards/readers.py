@@ -9,7 +9,6 @@ import pyarrow.parquet as pq
 
 from shardpiece import storage
 from shardpiece.errors import FormatError
-from shardpiece.shards.writers import token_dtype
 
 
 def iter_documents(directory: str, manifest: dict) -> Iterator[tuple[str | None, np.ndarray]]:
@@ -23,6 +22,7 @@ def iter_documents(directory: str, manifest: dict) -> Iterator[tuple[str | None,
     for shard in manifest["shards"]:
         count = 0
         try:
+            _verify(directory, shard)
             for document in read(directory, shard, manifest):
                 yield document
                 count += 1
@@ -32,6 +32,13 @@ def iter_documents(directory: str, manifest: dict) -> Iterator[tuple[str | None,
             raise FormatError(
                 f"{directory}, shard {shard['name']}: {count} documents, the manifest says {shard['documents']}"
             )
+
+
+def _verify(directory: str, shard: dict) -> None:
+    """Raises ValueError when a file is not the one that was written."""
+    for file in shard["files"]:
+        if storage.checksum(storage.join(directory, file["name"])) != file["checksum"]:
+            raise ValueError(f"{file['name']} is not what the manifest's checksum was taken of: it was changed")
 
 
 def _read_parquet(directory: str, shard: dict, manifest: dict) -> Iterator[tuple[str, np.ndarray]]:
@@ -50,7 +57,7 @@ def _read_bin(directory: str, shard: dict, manifest: dict) -> Iterator[tuple[Non
     fs, inner = storage.filesystem(names["npy"])
     with fs.open(inner, "rb") as file:
         ends = np.lib.format.read_array(file, allow_pickle=False)
-    dtype = token_dtype(manifest["vocab_size"])
+    dtype = np.dtype(manifest["dtype"]).newbyteorder("<")
     fs, inner = storage.filesystem(names["bin"])
     with fs.open(inner, "rb") as file:
         start = 0

@@ -15,7 +15,6 @@ import pyarrow.parquet as pq
 from shardpiece import storage
 from shardpiece.errors import ShardpieceError
 
-FORMATS = ("parquet", "bin")
 PARQUET_SCHEMA = pa.schema([("id", pa.string()), ("tokens", pa.list_(pa.int32())), ("n_tokens", pa.int64())])
 _ROW_GROUP_TOKENS = 4 << 20
 
@@ -81,23 +80,21 @@ def _write_parquet(directory: str, name: str, vocab_size: int, batches: Iterator
             pending: list[pa.RecordBatch] = []
             size = 0
             for batch in batches:
-                for rows in _parquet_rows(batch):
-                    pending.append(rows)
-                    size += rows["tokens"].values.__len__()
-                    if size >= _ROW_GROUP_TOKENS:
-                        writer.write_table(pa.Table.from_batches(pending), row_group_size=1 << 30)
-                        pending, size = [], 0
+                pending.append(_parquet_rows(batch))
+                size += len(batch.tokens)
+                if size >= _ROW_GROUP_TOKENS:
+                    writer.write_table(pa.Table.from_batches(pending), row_group_size=1 << 30)
+                    pending, size = [], 0
             if pending:
                 writer.write_table(pa.Table.from_batches(pending), row_group_size=1 << 30)
 
     return [_write_file(directory, f"{name}.parquet", write)]
 
 
-def _parquet_rows(batch: TokenBatch) -> Iterator[pa.RecordBatch]:
+def _parquet_rows(batch: TokenBatch) -> pa.RecordBatch:
     tokens = pa.ListArray.from_arrays(pa.array(batch.offsets.astype(np.int32)), pa.array(batch.tokens, pa.int32()))
     counts = pa.array(np.diff(batch.offsets), pa.int64())
-    if len(tokens):
-        yield pa.RecordBatch.from_arrays([batch.ids, tokens, counts], schema=PARQUET_SCHEMA)
+    return pa.RecordBatch.from_arrays([batch.ids, tokens, counts], schema=PARQUET_SCHEMA)
 
 
 def _write_bin(directory: str, name: str, vocab_size: int, batches: Iterator[TokenBatch]) -> list[ShardFile]:

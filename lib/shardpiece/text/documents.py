@@ -90,7 +90,9 @@ def _buffers(binary: pa.LargeBinaryArray) -> tuple[np.ndarray, np.ndarray]:
     n = len(binary)
     _, offsets, data = binary.buffers()
     offsets = np.frombuffer(offsets, np.int64, n + 1, binary.offset * 8) if n else np.frombuffer(bytes(8), np.int64)
-    return np.frombuffer(data if data is not None and data.size else b"", np.uint8), offsets
+    data = np.frombuffer(data if data is not None and data.size else b"", np.uint8)
+    offsets.flags.writeable = data.flags.writeable = False
+    return data, offsets
 
 
 def _repair(binary: pa.Array, invalid_utf8: str) -> tuple[pa.Array, int]:

@@ -10,6 +10,9 @@ _CONTRACTIONS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)"
 _UPPER = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]"
 _LOWER = r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
 
+ALIASES = {"r50k_base": "gpt2", "p50k_base": "gpt2"}
+"""Other names of the same pattern."""
+
 PATTERNS: dict[str, str] = {
     # GPT-2, r50k_base and p50k_base.
     "gpt2": r"'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+",

@@ -17,7 +17,7 @@ from shardpiece import storage
 from shardpiece.errors import ConfigError, DocumentError, FormatError, ShardpieceWarning
 from shardpiece.text.dfa import DFA, compile_pattern
 from shardpiece.text.documents import Documents
-from shardpiece.text.patterns import PATTERNS
+from shardpiece.text.patterns import ALIASES, PATTERNS
 from shardpiece.text.regex_syntax import UnsupportedPattern
 from shardpiece.text.splitter import Splitter
 
@@ -46,12 +46,14 @@ class PreTokenizer:
 
     def __init__(self, pattern: str, name: str | None = None):
         try:
-            regex.compile(pattern)
+            compiled = regex.compile(pattern)
         except (regex.error, RecursionError, OverflowError) as error:
             raise ConfigError(
                 f"pretokenizer: {pattern!r} is not a known name ({', '.join(PATTERNS)}) "
                 f"nor a regular expression that compiles ({error})"
             ) from None
+        if compiled.flags & regex.REVERSE:
+            raise ConfigError(f"pretokenizer: {pattern!r} searches backwards, which words cannot be cut by")
         self.pattern, self.name = pattern, name
         self.unicode = f"regex {regex.__version__}"
         try:
@@ -75,6 +77,7 @@ class PreTokenizer:
 
         Raises ConfigError for a pattern that does not compile, and for a plain word that looks like a misspelt name.
         """
+        name_or_pattern = ALIASES.get(name_or_pattern, name_or_pattern)
         if name_or_pattern in PATTERNS:
             return cls(PATTERNS[name_or_pattern], name_or_pattern)
         if name_or_pattern.replace("_", "").replace("-", "").isalnum():

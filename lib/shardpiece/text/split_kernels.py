@@ -10,9 +10,9 @@ Reads beyond a document stop at the end of the data, for valid UTF-8 and anythin
 """
 
 import numpy as np
-from numba import njit
 
 from shardpiece.intrinsics import load64, trailing_zeros
+from shardpiece.kernel_cache import kernel
 from shardpiece.text.dfa import DEAD, START
 
 OTHER = np.uint16(0xFFFF)
@@ -34,7 +34,7 @@ _EVERY_BYTE = np.uint64(0x0101010101010101)
 _REPLACEMENT = 0xFFFD
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def decode_class(data, position, end, class_of):
     """Class and width in bytes of the character at a byte >= 0x80; a sequence cut off by ``end`` is U+FFFD."""
     b = np.int64(data[position])
@@ -62,7 +62,7 @@ def decode_class(data, position, end, class_of):
     return np.int64(class_of[code_point]), np.int64(4)
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def range_end(data, position, end, fold, below, above):
     """End of the run of letters from ``position``: bytes b with first <= b | fold <= last, eight at a time; ``below``
     and ``above`` are 0x80 - first and 0x7F - last in every byte."""
@@ -77,7 +77,7 @@ def range_end(data, position, end, fold, below, above):
     return position
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def match_end(data, start, end, class_of, step, transitions, loops, range_loops):
     """(end of the match that begins at ``start``, or ``start`` if there is none; how far was read)."""
     columns = transitions.shape[1]
@@ -115,7 +115,7 @@ def match_end(data, start, end, class_of, step, transitions, loops, range_loops)
     return last, position
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def split_documents(
     data, offsets, class_of, step, transitions, loops, range_loops, work_per_document, ends, document_ends, state
 ):

@@ -26,9 +26,10 @@ def save(tokenizer: Tokenizer, directory: str) -> None:
 
 def load(directory: str) -> Tokenizer:
     """Read an artifact. Raises FormatError when it is absent, unfinished, of another version or altered."""
-    metadata = read_metadata(directory)
+    directory = directory.removesuffix(f"/{TOKENIZER_FILE}")
+    stored = read_metadata(directory)
     path = storage.join(directory, TOKENIZER_FILE)
-    return _assemble(storage.read_json(path), metadata, path)
+    return _assemble(storage.read_json(path), stored, path)
 
 
 def read_metadata(directory: str) -> dict:
@@ -38,15 +39,21 @@ def read_metadata(directory: str) -> dict:
         raise FormatError(
             f"{directory}: no tokenizer here ({METADATA_FILE} is missing). Make one with: shardpiece train"
         )
-    metadata = storage.read_json(path)
-    if metadata.get("format") != FORMAT or metadata.get("version") != VERSION:
-        raise FormatError(f"{path}: not a tokenizer of version {VERSION}")
-    return metadata
+    return storage.read_manifest(
+        path, FORMAT, VERSION,
+        {"fingerprint": str, "vocab_size": int, "pretokenizer": dict, "files": list, "provenance": dict},
+    )  # fmt: skip
 
 
 def to_files(tokenizer: Tokenizer) -> dict[str, bytes]:
     """The artifact's files by name, in the order to write them; also what the driver broadcasts."""
-    metadata = {
+    content = huggingface.to_bytes(tokenizer)
+    return {TOKENIZER_FILE: content, METADATA_FILE: storage.pretty_json(metadata(tokenizer, len(content)))}
+
+
+def metadata(tokenizer: Tokenizer, size: int) -> dict:
+    """The content of shardpiece.json; ``size``: bytes of tokenizer.json."""
+    return {
         "format": FORMAT,
         "version": VERSION,
         "fingerprint": tokenizer.fingerprint,
@@ -54,9 +61,9 @@ def to_files(tokenizer: Tokenizer) -> dict[str, bytes]:
         "pretokenizer": tokenizer.pretokenizer.spec,
         "normalizer": None,
         "special_tokens": {text: tokenizer.special_id(text) for text in tokenizer.special_tokens},
+        "files": [{"name": TOKENIZER_FILE, "bytes": size}],
         "provenance": tokenizer.provenance,
     }
-    return {TOKENIZER_FILE: huggingface.to_bytes(tokenizer), METADATA_FILE: storage.pretty_json(metadata)}
 
 
 def from_files(files: dict[str, bytes]) -> Tokenizer:
@@ -64,12 +71,12 @@ def from_files(files: dict[str, bytes]) -> Tokenizer:
     return _assemble(json.loads(files[TOKENIZER_FILE]), json.loads(files[METADATA_FILE]), TOKENIZER_FILE)
 
 
-def _assemble(content: dict, metadata: dict, source: str) -> Tokenizer:
-    tokenizer = huggingface.from_json(content, PreTokenizer.from_spec(metadata["pretokenizer"]), source)
-    if tokenizer.fingerprint != metadata["fingerprint"]:
+def _assemble(content: dict, stored: dict, source: str) -> Tokenizer:
+    tokenizer = huggingface.from_json(content, PreTokenizer.from_spec(stored["pretokenizer"]), source)
+    if tokenizer.fingerprint != stored["fingerprint"]:
         raise FormatError(
             f"{source}: its content has the fingerprint {tokenizer.fingerprint[:12]}…, "
-            f"{METADATA_FILE} says {metadata['fingerprint'][:12]}…: one of the two files was changed"
+            f"{METADATA_FILE} says {stored['fingerprint'][:12]}…: one of the two files was changed"
         )
-    tokenizer.provenance.update(metadata.get("provenance", {}))
+    tokenizer.provenance.update(stored["provenance"])
     return tokenizer

@@ -13,9 +13,9 @@ emptied: memory stays bounded, and frequent words return at once.
 """
 
 import numpy as np
-from numba import njit
 
 from shardpiece.intrinsics import MIX_1, hash_bytes, same_bytes
+from shardpiece.kernel_cache import kernel
 
 NO_RANK = np.int32(2**31 - 1)
 LONG_WORD = 48
@@ -33,7 +33,7 @@ _LOW_32 = np.int64(0xFFFFFFFF)
 _SEED = np.uint64(0)
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def fill_pairs(left, right, pair_slots):
     """Enter merge r = (left[r], right[r]); of equal pairs the first, lower rank counts."""
     mask = len(pair_slots) - 1
@@ -47,7 +47,7 @@ def fill_pairs(left, right, pair_slots):
             pair_slots[q, 1] = np.uint64(r)
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def pair_rank(a, b, pair_slots):
     """The rank of merging token a with token b, NO_RANK if there is none."""
     key = ((np.uint64(a) << _SHIFT_32) | np.uint64(b)) + np.uint64(1)
@@ -62,7 +62,7 @@ def pair_rank(a, b, pair_slots):
         q = (q + 1) & mask
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def merge_short(data, start, end, byte_id, byte_pairs, pair_slots, merged, tokens, ranks, out, at):
     """Merge data[start:end], at most LONG_WORD bytes, into out[at:]; returns the number of tokens."""
     n = end - start
@@ -94,7 +94,7 @@ def merge_short(data, start, end, byte_id, byte_pairs, pair_slots, merged, token
     return n
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def push(heap, size, value):
     """Add to a binary min-heap of ``size`` int64 values."""
     x = size
@@ -107,7 +107,7 @@ def push(heap, size, value):
     heap[x] = value
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def pop(heap, size):
     """Remove and return the least of ``size`` values."""
     top = heap[0]
@@ -128,7 +128,7 @@ def pop(heap, size):
     return top
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def merge_long(data, start, end, byte_id, byte_pairs, pair_slots, merged, out, at):
     """As merge_short for any length, in m log m: a heap of (rank, position) over a linked list of symbols.
 
@@ -188,7 +188,7 @@ def merge_long(data, start, end, byte_id, byte_pairs, pair_slots, merged, out, a
     return count
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def encode_words(
     data,
     word_ends,

@@ -30,11 +30,15 @@ class Tokenizer:
     def __post_init__(self):
         if len(set(self.special_tokens)) != len(self.special_tokens):
             raise ConfigError(f"a special token is listed twice: {', '.join(self.special_tokens)}")
+        ordinary = set(self.model.vocab)
         for token in self.special_tokens:
             if not token:
                 raise ConfigError("a special token is empty")
-            if token.encode() in set(self.model.vocab):
+            if token.encode() in ordinary:
                 raise FormatError(f"special token {token!r} is also an ordinary token")
+
+    def __repr__(self) -> str:
+        return f"Tokenizer({self.vocab_size} tokens, {self.pretokenizer!r}, fingerprint {self.fingerprint[:12]}…)"
 
     # --- identity -----------------------------------------------------------------------------------------------
 
@@ -110,8 +114,12 @@ class Tokenizer:
         Arrow input (string or binary) is read in place; invalid UTF-8 is encoded as U+FFFD, as Python's
         ``errors="replace"`` gives it. Raises ConfigError when the batch has more than 2^31 tokens.
         """
+        if isinstance(texts, str | bytes):
+            raise TypeError("encode_batch takes many texts; use encode for one")
         column = texts if isinstance(texts, pa.Array | pa.ChunkedArray) else None
-        documents = Documents.from_strings(list(texts)) if column is None else Documents.from_arrow(column)
+        if column is None and None in (texts := list(texts)):
+            return self.encode_batch(pa.array(texts, pa.string()))
+        documents = Documents.from_strings(texts) if column is None else Documents.from_arrow(column)
         tokens, offsets = self.encode_documents(documents)
         if offsets[-1] >= 2**31:
             raise ConfigError(

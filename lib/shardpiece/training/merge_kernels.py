@@ -16,9 +16,9 @@ Progress lives in ``state`` (int64): see the STATE_ constants.
 """
 
 import numpy as np
-from numba import njit
 
 from shardpiece.intrinsics import MIX_1
+from shardpiece.kernel_cache import kernel
 
 TIE_ID = 0
 TIE_LEXICOGRAPHIC = 1
@@ -43,7 +43,7 @@ _LOW_32 = np.int64(0xFFFFFFFF)
 _SHIFT_32 = np.uint64(32)
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def count_slots(starts):
     """Slots and words of the layout: words of fewer than two bytes are left out, one separator per word."""
     slots = 1
@@ -56,7 +56,7 @@ def count_slots(starts):
     return slots, words
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def layout(data, starts, byte_id, symbol, word_at):
     """Write the words with two bytes or more into ``symbol`` and ``word_at`` (sized by count_slots)."""
     symbol[0] = -1
@@ -73,7 +73,7 @@ def layout(data, starts, byte_id, symbol, word_at):
             p += 1
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def largest_byte_pair(symbol, word_at, word_count):
     """Largest count of an adjacent pair while symbols are still single bytes."""
     counts = np.zeros(65536, np.int64)
@@ -89,7 +89,7 @@ def largest_byte_pair(symbol, word_at, word_count):
     return best
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def compact(symbol, word_at, span, n):
     """Close the gaps that merges left and drop words of one symbol; returns the new number of slots."""
     q = 1
@@ -112,7 +112,7 @@ def compact(symbol, word_at, span, n):
     return q
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def count_pairs(symbol, word_at, span, pair_at, n, word_count, n_ids, floor, keys, counts, numbers):
     """Count adjacent pairs into the open-addressing table (keys, counts, numbers of occurrences).
 
@@ -153,7 +153,7 @@ def count_pairs(symbol, word_at, span, pair_at, n, word_count, n_ids, floor, key
     return used
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def may_merge(left, right, token_start, token_bytes, max_length, reserved, reserved_start):
     """Whether the concatenation may become a token: not longer than ``max_length`` bytes, and not the text of a
     reserved (special) token. Depends on the two strings alone, as the merge loop's lemma needs."""
@@ -181,7 +181,7 @@ def may_merge(left, right, token_start, token_bytes, max_length, reserved, reser
     return True
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def select_pairs(keys, counts, numbers, floor, token_start, token_bytes, max_length, reserved, reserved_start):
     """Mark the table slots that get a record: numbers[h] keeps the occurrences of a selected pair and becomes 0
     for the others. Returns (records, occurrences, longest occurrence list)."""
@@ -207,7 +207,7 @@ def select_pairs(keys, counts, numbers, floor, token_start, token_bytes, max_len
     return records, total, longest
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def index_pairs(pair_at, n, keys, counts, numbers, occurrence, pair_key, pair_count, pair_start, pair_end, state):
     """Create the records of the selected pairs and their occurrence lists (ascending, since positions are)."""
     pair_key[0] = 0
@@ -239,7 +239,7 @@ def index_pairs(pair_at, n, keys, counts, numbers, occurrence, pair_key, pair_co
     state[STATE_OCCURRENCES] = used
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def compare_tokens(a, b, token_head, token_start, token_bytes):
     """-1, 0 or 1 as the byte string of token a is before, equal to or after that of b. ``token_head`` holds the
     first eight bytes big-endian, which settles most comparisons."""
@@ -261,7 +261,7 @@ def compare_tokens(a, b, token_head, token_start, token_bytes):
     return -1 if n < m else 1
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def wins_tie(key_1, key_2, tie, token_head, token_start, token_bytes):
     """Whether the pair (or position) key_1 goes before key_2 at equal counts."""
     if tie in (TIE_ID, TIE_FIRST_SEEN):
@@ -272,7 +272,7 @@ def wins_tie(key_1, key_2, tie, token_head, token_start, token_bytes):
     return order < 0 if tie == TIE_LEXICOGRAPHIC else order > 0
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def sift_up(x, count, key, record, heap_count, heap_key, heap_record, tie, token_head, token_start, token_bytes):
     """Place an entry at heap index x or above."""
     while x > 0:
@@ -290,7 +290,7 @@ def sift_up(x, count, key, record, heap_count, heap_key, heap_record, tie, token
     heap_record[x] = record
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def sift_down(size, count, key, record, heap_count, heap_key, heap_record, tie, token_head, token_start, token_bytes):
     """Place an entry at the root or below in a heap of ``size`` entries."""
     x = 0
@@ -316,7 +316,7 @@ def sift_down(size, count, key, record, heap_count, heap_key, heap_record, tie, 
     heap_record[x] = record
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def order_key(r, pair_key, pair_start, pair_end, pair_at, occurrence, tie):
     """The key that decides ties for record r; for first-seen, its first live position (and the list is advanced
     to it)."""
@@ -329,7 +329,7 @@ def order_key(r, pair_key, pair_start, pair_end, pair_at, occurrence, tie):
     return np.int64(occurrence[z]) if z < pair_end[r] else np.int64(1) << 60
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def build_heap(
     heap_count,
     heap_key,
@@ -365,7 +365,7 @@ def build_heap(
     state[STATE_HEAP] = state[STATE_RECORDS] - 1
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def merge_pairs(
     symbol,
     word_at,

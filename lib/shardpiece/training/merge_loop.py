@@ -41,8 +41,8 @@ MAX_WORD_BYTES = 65_535
 
 _FLOOR_DIVISOR = 64
 _MAX_SLOTS = 2**31 - 64
-_BYTES_PER_SLOT = 19.5
-_BYTES_PER_WORD = 8
+_BYTES_PER_SLOT = 20
+_BYTES_PER_TOKEN = 1200
 
 
 @dataclass(frozen=True)
@@ -55,12 +55,14 @@ class MergeResult:
 
 
 def projected_bytes(slots: int, vocab_size: int) -> int:
-    """Peak bytes of the merge loop for ``slots`` symbols and separators, the table itself not counted."""
-    return int(slots * _BYTES_PER_SLOT) + vocab_size * 400 + (8 << 20)
+    """Peak bytes of the merge loop for ``slots`` symbols and separators, the table itself not counted: the arrays of
+    the slots, and records, heap and pair table, which grow with the number of merges. An upper estimate."""
+    return slots * _BYTES_PER_SLOT + vocab_size * _BYTES_PER_TOKEN + (64 << 20)
 
 
 def available_bytes() -> int:
-    """Memory this process may still take: what the system has free, or what the control group leaves."""
+    """Memory this process may still take: what the system has free, or what a control group (v1 or v2) leaves; cached
+    files count as free."""
     limits = []
     try:
         for line in Path("/proc/meminfo").read_text().splitlines():
@@ -68,12 +70,18 @@ def available_bytes() -> int:
                 limits.append(int(line.split()[1]) * 1024)
     except OSError:
         limits.append(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
-    try:
-        limit = Path("/sys/fs/cgroup/memory.max").read_text().strip()
-        if limit != "max":
-            limits.append(int(limit) - int(Path("/sys/fs/cgroup/memory.current").read_text()))
-    except (OSError, ValueError):
-        pass
+    for limit, usage, statistics, cached in (
+        ("memory.max", "memory.current", "memory.stat", "inactive_file"),
+        ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes", "memory/memory.stat", "total_inactive_file"),
+    ):
+        try:
+            group = Path("/sys/fs/cgroup")
+            most = int((group / limit).read_text())
+            used = int((group / usage).read_text())
+            files = dict(line.split() for line in (group / statistics).read_text().splitlines())
+            limits.append(most - used + int(files.get(cached, 0)))
+        except (OSError, ValueError):  # no such control group, or no limit ("max")
+            continue
     return min(limits)
 
 

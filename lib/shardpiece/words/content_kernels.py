@@ -1,14 +1,14 @@
 """Numba kernels over whole word tables: a hash independent of order and partitioning, and sums over groups."""
 
 import numpy as np
-from numba import njit
 
 from shardpiece.intrinsics import MIX_1, MIX_2, hash_bytes
+from shardpiece.kernel_cache import kernel
 
 _SHIFT_31 = np.uint64(31)
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def content_sums(words, word_starts, groups, group_starts, counts, sums):
     """Add every row's two 64-bit hashes to ``sums`` (uint64 [2], wrapping); addition makes the order irrelevant."""
     for i in range(len(counts)):
@@ -21,7 +21,7 @@ def content_sums(words, word_starts, groups, group_starts, counts, sums):
             sums[lane] += h ^ (h >> _SHIFT_31)
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def add_equal_neighbours(words, starts, counts, out, out_starts, out_counts):
     """Copy the words to ``out``, adding up the counts of equal ones that follow each other. Returns their number, or
     -1 as soon as a word is smaller than the one before it: then equal words may be apart."""

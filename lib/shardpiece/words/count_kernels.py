@@ -6,9 +6,9 @@ are numbered in order of arrival, and word w has its bytes in ``arena[starts[w]:
 """
 
 import numpy as np
-from numba import njit
 
 from shardpiece.intrinsics import MIX_2, hash_bytes, same_bytes
+from shardpiece.kernel_cache import kernel
 
 STATE_WORDS = 0
 STATE_NEXT = 1
@@ -20,7 +20,7 @@ _SHIFT_32 = np.uint64(32)
 _LOW_32 = np.uint64(0xFFFFFFFF)
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def count_words(
     data,
     word_ends,
@@ -93,7 +93,7 @@ def count_words(
     return True
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def fill_slots(slots, hashes, n):
     """Enter words 0..n-1 into empty slots (after the table has grown)."""
     mask = len(slots) - 1

@@ -23,9 +23,10 @@ class WordCounter:
 
     def __init__(self, memory: int = 256 << 20, max_word_bytes: int = 32_768):
         self.max_word_bytes = max_word_bytes
-        # Half for the table (40 bytes a word: two slots, hash, start, count, group), half for the words' bytes.
-        self._most_words = max(1024, min(1 << 31, memory // 80))
-        self._most_bytes = max(memory // 2, max_word_bytes)
+        # A third for the table (40 bytes a word: slots, hash, start, count, group), a third for the words' bytes: while
+        # an array doubles, the old one is there too.
+        self._most_words = max(1024, min(1 << 31, memory // 120))
+        self._most_bytes = max(memory // 3, max_word_bytes)
         self._group_ids: dict[str, int] = {}
         self._state = np.zeros(k.STATE_SIZE, np.int64)
         self._allocate(min(_FIRST_WORDS, self._most_words), min(1 << 20, self._most_bytes))
@@ -40,6 +41,8 @@ class WordCounter:
 
     def add(self, documents: Documents, words: Words, groups: list[str] | None = None) -> Iterator[pa.RecordBatch]:
         """Count the words of a batch; ``groups`` names the group of each document ("" without it)."""
+        if not self._state[k.STATE_WORDS]:
+            self._group_ids.clear()
         if groups is None:
             document_groups = np.full(len(documents), self._group_id(""), np.int32)
         else:

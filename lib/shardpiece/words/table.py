@@ -38,6 +38,9 @@ class WordTable:
     def __len__(self) -> int:
         return self.table.num_rows
 
+    def __repr__(self) -> str:
+        return f"WordTable({len(self):,} rows, {self.pretokenizer!r})"
+
     @property
     def pretokenizer(self) -> PreTokenizer | None:
         """The pre-tokenizer the words were counted with; None when the table does not say."""
@@ -70,6 +73,8 @@ class WordTable:
     @classmethod
     def from_texts(cls, texts: Iterable[str], pretokenizer: PreTokenizer | str) -> "WordTable":
         """Count the words of texts in this process, without Spark."""
+        if isinstance(texts, str | bytes):
+            raise TypeError("from_texts takes many texts; put one into a list")
         if isinstance(pretokenizer, str):
             pretokenizer = PreTokenizer.named(pretokenizer)
         counter = WordCounter()
@@ -145,10 +150,9 @@ def read_manifest(directory: str) -> dict:
     path = storage.join(directory, MANIFEST)
     if not storage.exists(path):
         raise FormatError(f"{directory}: no word table here ({MANIFEST} is missing). Make one with: shardpiece count")
-    metadata = storage.read_json(path)
-    if metadata.get("format") != FORMAT or metadata.get("version") != VERSION:
-        raise FormatError(f"{path}: not a word table of version {VERSION}")
-    return metadata
+    keys = {"key": str, "fingerprint": str, "pretokenizer": dict, "pretokenizer_fingerprint": str, "files": list,
+            "statistics": dict, "distinct_words": int, "special_tokens": list}  # fmt: skip
+    return storage.read_manifest(path, FORMAT, VERSION, keys)
 
 
 def _in_memory(pretokenizer: PreTokenizer) -> dict:

@@ -121,7 +121,7 @@ def from_json(content: dict, pretokenizer: PreTokenizer, source: str) -> Tokeniz
                 raise FormatError(f"{source}: the ids of model.vocab are not dense from 0 (see {text!r}: {i})")
             tokens[i] = unspell(text)
         ids = dict(vocab.items())
-        merges = np.array([[ids[part] for part in line.split(" ")] for line in model["merges"]], np.int32)
+        merges = np.array([[ids[part] for part in _pair(line)] for line in model["merges"]], np.int32)
         special = sorted(content["added_tokens"], key=lambda token: token["id"])
         if [token["id"] for token in special] != list(range(len(vocab), len(vocab) + len(special))):
             raise FormatError(f"{source}: the ids of added_tokens do not follow the vocabulary")
@@ -129,9 +129,14 @@ def from_json(content: dict, pretokenizer: PreTokenizer, source: str) -> Tokeniz
         if split != pretokenizer.pattern:
             raise FormatError(f"{source}: its pre_tokenizer pattern is not the one in shardpiece.json")
         return Tokenizer(pretokenizer, BPEModel(tuple(tokens), merges), tuple(token["content"] for token in special))
-    except (KeyError, IndexError, TypeError, ValueError) as error:
+    except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
         if isinstance(error, FormatError):
             raise
         raise FormatError(
             f"{source}: not a tokenizer.json that shardpiece wrote ({type(error).__name__}: {error})"
         ) from None
+
+
+def _pair(line: str | list[str]) -> list[str]:
+    """A merge as two tokens: written "a b" by us, ["a", "b"] when tokenizers has saved the file again."""
+    return line.split(" ") if isinstance(line, str) else line
