@@ -209,7 +209,7 @@ def test_an_interrupt_is_one_line(tmp_path):
     process.send_signal(signal.SIGINT)
     _, stderr = process.communicate(timeout=60)
     assert process.returncode == 130, stderr
-    assert all(line.startswith("shardpiece: ") for line in stderr.splitlines()), stderr
+    assert all(line.startswith("shardpiece: ") for line in stderr.splitlines() if line), stderr
     assert "interrupted" in stderr.splitlines()[-1]
     assert not (tmp_path / "shards" / "manifest.json").exists()
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
@@ -228,6 +228,15 @@ def test_help_names_every_command():
         assert command in done.stdout
         assert run(command, "--help").returncode == 0
     assert run("--version").stdout.strip() == f"shardpiece, version {shardpiece.__version__}"
+
+
+def test_readers_may_leave(tokenizer_path):
+    text = "low lower lowest\n" * 50_000
+    command = f"{COMMAND} tokenize --tokenizer {tokenizer_path} --json | head -1; exit ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", command], input=text, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    assert json.loads(done.stdout)["text"] == "low lower lowest"
 
 
 def test_demo_checks_itself(corpus, tmp_path):

@@ -1,15 +1,17 @@
 """The ``shardpiece`` command."""
 
+import itertools
 import json
 import logging
 import os
 import sys
 import warnings
+from contextlib import contextmanager
 from typing import Any
 
 import click
 
-from shardpiece import __version__
+from shardpiece import __version__, storage
 from shardpiece.config import JobConfig, load_config, parse_setting
 from shardpiece.errors import ConfigError, ShardpieceError, ShardpieceWarning, one_line
 
@@ -35,15 +37,22 @@ def main(args: list[str] | None = None) -> None:
             "shardpiece: interrupted; what is finished (stages, and shards of encode) will not be done again", err=True
         )
         code = 130
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python complains again at exit
-        code = 0
     except Exception as error:
         if debug:
             raise
         code = error.exit_code if isinstance(error, ShardpieceError) else 1
         click.echo(f"shardpiece: error: {_one_line(error)}", err=True)
     sys.exit(code if isinstance(code, int) else 0)
+
+
+@contextmanager
+def _readers_may_leave():
+    """What follows `| head` is not an error: output that nobody reads is given up quietly."""
+    try:
+        yield
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python complains again at exit
 
 
 def _one_line(error: Exception) -> str:
@@ -140,7 +149,7 @@ def count(config_path, settings, inputs, more_inputs, **flags):
     from shardpiece.pipeline import report, run
 
     done = run.run_count(config)
-    report.print_summary([done], {"word table": run.places(config)["word table"]})
+    report.print_summary([done], {"word table": storage.absolute(config.words_path)})
 
 
 @cli.command()
@@ -160,7 +169,7 @@ def train(config_path, settings, **flags):
     from shardpiece.pipeline import report, run
 
     done = run.run_train(config)
-    report.print_summary([done], {"tokenizer": run.places(config)["tokenizer"]})
+    report.print_summary([done], {"tokenizer": storage.absolute(config.tokenizer_path)})
 
 
 @cli.command()
@@ -178,7 +187,7 @@ def encode(config_path, settings, inputs, more_inputs, **flags):
     from shardpiece.pipeline import report, run
 
     done = run.run_encode(config)
-    report.print_summary([done], {"shards": run.places(config)["shards"]})
+    report.print_summary([done], {"shards": storage.absolute(config.shards_path)})
 
 
 @cli.command()
@@ -217,14 +226,15 @@ def tokenize(tokenizer_path, as_json, text):
     else:
         lines = click.get_text_stream("stdin", encoding="utf-8", errors="surrogateescape")
         texts = (line.removesuffix("\n") for line in lines)
-    for line in texts:
-        line = line.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
-        ids = tokenizer.encode(line)
-        if as_json:
-            pieces = [tokenizer.token_bytes(i).decode("utf-8", "backslashreplace") for i in ids]
-            click.echo(json.dumps({"text": line, "pieces": pieces, "ids": ids}, ensure_ascii=False))
-        else:
-            click.echo(show_pieces(tokenizer, ids))
+    with _readers_may_leave():
+        for line in texts:
+            line = line.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+            ids = tokenizer.encode(line)
+            if as_json:
+                pieces = [tokenizer.token_bytes(i).decode("utf-8", "backslashreplace") for i in ids]
+                click.echo(json.dumps({"text": line, "pieces": pieces, "ids": ids}, ensure_ascii=False))
+            else:
+                click.echo(show_pieces(tokenizer, ids))
 
 
 @cli.command()
@@ -237,11 +247,11 @@ def decode(shards_path, tokenizer_path, limit):
     from shardpiece.tokenizer.decoding import decoded_documents
 
     tokenizer = shardpiece.load(tokenizer_path)
-    for n, (name, count, raw) in enumerate(decoded_documents(shards_path, tokenizer)):
-        if n == limit:
-            break
-        row = {"id": name, "n_tokens": count, "text": raw.decode("utf-8", "replace")}
-        click.echo(json.dumps(row, ensure_ascii=False))
+    documents = itertools.islice(decoded_documents(shards_path, tokenizer), limit)
+    with _readers_may_leave():
+        for name, count, raw in documents:
+            row = {"id": name, "n_tokens": count, "text": raw.decode("utf-8", "replace")}
+            click.echo(json.dumps(row, ensure_ascii=False))
 
 
 @cli.command()

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 
 import yaml
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     ByteSize,
@@ -24,7 +25,14 @@ def _as_list(value: Any) -> Any:
     return [value] if isinstance(value, str) else value
 
 
+def _not_blank(value: str) -> str:
+    if not value.strip():
+        raise ValueError("an empty path")
+    return value
+
+
 StringList = Annotated[list[str], BeforeValidator(_as_list)]
+PathText = Annotated[str, AfterValidator(_not_blank)]
 Memory = Annotated[ByteSize, Field(ge=1 << 20)]
 
 
@@ -35,7 +43,7 @@ class _Section(BaseModel):
 class CountConfig(_Section):
     """Counting words."""
 
-    output: str | None = Field(None, description="word table; default OUTPUT/words")
+    output: PathText | None = Field(None, description="word table; default OUTPUT/words")
     max_word_bytes: int = Field(
         32_768,
         ge=16,
@@ -52,10 +60,10 @@ class TrainConfig(_Section):
     """Training a tokenizer from the word table."""
 
     words: str | None = Field(None, description="word table to train from; default: count's output")
-    output: str | None = Field(None, description="tokenizer directory; default OUTPUT/tokenizer")
+    output: PathText | None = Field(None, description="tokenizer directory; default OUTPUT/tokenizer")
     algorithm: Literal["bpe"] = "bpe"
     vocab_size: int = Field(32_768, ge=256, le=1 << 24, description="tokens in all: 256 bytes, merges, special tokens")
-    min_frequency: int = Field(1, ge=1, description="merges stop when the most frequent pair is rarer")
+    min_frequency: int = Field(1, ge=1, le=1 << 62, description="merges stop when the most frequent pair is rarer")
     tie_break: Literal["lexicographic", "id", "first_seen", "lexicographic_last"] = "lexicographic"
     alphabet_order: Literal["byte-level", "raw"] = "byte-level"
     max_token_length: int | None = Field(None, ge=1, description="longest token in bytes, inclusive")
@@ -93,7 +101,7 @@ class EncodeConfig(_Section):
     """Encoding the corpus into shards."""
 
     tokenizer: str | None = Field(None, description="tokenizer directory; default: train's output")
-    output: str | None = Field(None, description="shard directory; default OUTPUT/shards")
+    output: PathText | None = Field(None, description="shard directory; default OUTPUT/shards")
     format: Literal["parquet", "bin"] = "parquet"
     append_eos: bool = Field(False, description="end every document with eos_token, exactly once")
     eos_token: str = "<|endoftext|>"
@@ -107,13 +115,15 @@ class JobConfig(_Section):
     """A whole job. Paths may be local or any fsspec URL; every Spark executor must reach them."""
 
     master: str | None = Field(None, description="Spark master URL; default local[*]")
-    input: StringList = Field([], description="Parquet files, directories or globs")
+    input: Annotated[list[PathText], BeforeValidator(_as_list)] = Field(
+        [], description="Parquet files, directories or globs"
+    )
     text_column: str = "text"
     id_column: str | None = Field(None, description="document id for the shards; default FILE:ROW")
     group_column: str | None = Field(None, description="language or source, kept apart in the word table")
     invalid_utf8: Literal["replace", "error"] = "replace"
     pretokenizer: str = Field("cl100k_base", description="a published name or a regular expression")
-    output: str | None = Field(None, description="where the stages put their results unless told otherwise")
+    output: PathText | None = Field(None, description="where the stages put their results unless told otherwise")
     overwrite: bool = Field(False, description="replace results that other settings made")
     count: CountConfig = CountConfig()
     train: TrainConfig = TrainConfig()
@@ -149,6 +159,9 @@ class JobConfig(_Section):
         return f"{self.output.rstrip('/')}/{name}"
 
 
+_SECTIONS = ("count", "train", "encode", "spark")
+
+
 def load_config(path: str | None = None, overrides: dict[str, Any] | None = None) -> JobConfig:
     """Read a YAML file and apply overrides, whose keys are dotted paths such as "train.vocab_size".
 
@@ -164,6 +177,8 @@ def load_config(path: str | None = None, overrides: dict[str, Any] | None = None
             raise ConfigError(f"{path}: not valid YAML ({' '.join(str(error).split())})") from None
         if not isinstance(content, dict):
             raise ConfigError(f"{path}: expected keys and values, found {type(content).__name__}")
+    # A section whose keys are all commented out is null in YAML.
+    content = {key: value for key, value in content.items() if value is not None or key not in _SECTIONS}
     for key, value in (overrides or {}).items():
         _put(content, key, value)
     try:

@@ -13,6 +13,7 @@ from typing import IO
 
 import fsspec
 import xxhash
+from fsspec.implementations.local import LocalFileSystem
 
 from shardpiece.errors import ConfigError, FormatError, OutputError
 
@@ -21,6 +22,9 @@ _LOCAL = ("file", "local")
 
 def filesystem(path: str):
     """The fsspec file system of ``path`` and the path inside it. Raises ConfigError when its driver is missing."""
+    if "://" not in path:
+        # Not through fsspec's URL parser, which takes "::" in a name for a chain of file systems.
+        return LocalFileSystem(), os.path.abspath(path)  # noqa: PTH100
     try:
         return fsspec.core.url_to_fs(path)
     except ImportError as error:
@@ -39,7 +43,7 @@ def is_local(path: str) -> bool:
 
 def absolute(path: str) -> str:
     """``path`` made independent of the working directory: executors have another one."""
-    return os.path.abspath(filesystem(path)[1]) if is_local(path) else path.rstrip("/")  # noqa: PTH100
+    return filesystem(path)[1] if is_local(path) else path.rstrip("/")
 
 
 def join(directory: str, *names: str) -> str:
@@ -87,7 +91,9 @@ def read_json(path: str) -> dict:
         value = json.loads(read_bytes(path))
     except FileNotFoundError:
         raise FormatError(f"{path}: no such file") from None
-    except (ValueError, OSError) as error:
+    except OSError as error:
+        raise FormatError(f"{path}: cannot be read ({error.strerror or error})") from None
+    except (ValueError, RecursionError) as error:
         raise FormatError(f"{path}: not readable as JSON ({error})") from None
     if not isinstance(value, dict):
         raise FormatError(f"{path}: expected a JSON object, found {type(value).__name__}")

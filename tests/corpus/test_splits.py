@@ -4,7 +4,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from shardpiece.corpus.sources import list_files
+from shardpiece.corpus.sources import inside, list_files
 from shardpiece.corpus.splits import Columns, Split, pack_splits, plan_input, read_split
 from shardpiece.corpus.stdlib import write_corpus as write_stdlib
 from shardpiece.errors import InputError
@@ -25,6 +25,51 @@ def test_bookkeeping_files_are_not_input(tmp_path):
     for name in ("_metadata.parquet", ".hidden.parquet"):
         (tmp_path / name).write_bytes(b"")
     assert len(list_files([str(tmp_path)])) == 1
+
+
+def test_links_hidden_places_and_odd_names(tmp_path):
+    real = write_corpus(tmp_path / "real", corpus_rows(1), files=1) / "part-00000.parquet"
+    data = tmp_path / "data"
+    names = ["a.parquet", "b/c.parquet", "d[1].parquet", "e::f.parquet", "g h#%?.parquet", "_temporary/0/x.parquet",
+             ".git/y.parquet", "_z.parquet", "whole.parquet/part-0.parquet"]  # fmt: skip
+    for name in names:
+        (data / name).parent.mkdir(parents=True, exist_ok=True)
+        (data / name).write_bytes(real.read_bytes())
+    (data / "link.parquet").symlink_to(real)
+    (data / "linked").symlink_to(tmp_path / "real")
+    (data / "loop").symlink_to(data)
+    kept = ["a.parquet", "b/c.parquet", "d[1].parquet", "e::f.parquet", "g h#%?.parquet", "link.parquet",
+            "linked/part-00000.parquet", "whole.parquet/part-0.parquet"]  # fmt: skip
+    assert [f.path for f in list_files([str(data)])] == [f"{data}/{name}" for name in sorted(kept)]
+    top = [name for name in kept if "/" not in name] + ["whole.parquet/part-0.parquet"]
+    assert [f.path for f in list_files([f"{data}/*.parquet"])] == [f"{data}/{name}" for name in sorted(top)]
+    for name in ("d[1].parquet", "e::f.parquet", "_z.parquet"):
+        assert [f.path for f in list_files([str(data / name)])] == [str(data / name)]
+    odd = data / "bad\udcff.parquet"
+    odd.write_bytes(b"")
+    with pytest.raises(InputError, match="not UTF-8"):
+        list_files([str(data)])
+
+
+def test_a_place_below_the_input_is_known(tmp_path):
+    (tmp_path / "data" / "out").mkdir(parents=True)
+    out = str(tmp_path / "data" / "out")
+    assert inside(out, [str(tmp_path / "data")])
+    assert inside(str(tmp_path / "data"), [str(tmp_path / "data")])
+    assert inside(out, [f"{tmp_path}/data/**/*.parquet"])
+    assert not inside(out, [f"{tmp_path}/data/*.parquet"])
+    assert not inside(str(tmp_path / "database"), [str(tmp_path / "data")])
+
+
+def test_a_directory_that_cannot_be_read_is_an_error(tmp_path, monkeypatch):
+    write_corpus(tmp_path / "data" / "locked", corpus_rows(1), files=1)
+
+    def refuse(path, *args):
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr("os.scandir", refuse)
+    with pytest.raises(InputError, match="not readable"):
+        list_files([str(tmp_path / "data")])
 
 
 @pytest.mark.parametrize("pattern", ["nothing/*.parquet", "missing.parquet", "."])
@@ -85,6 +130,13 @@ def test_wrong_columns(corpus, tmp_path):
         plan_input(files, Columns("text", group="language"))
     pq.write_table(pa.table({"text": [1, 2]}), tmp_path / "numbers.parquet")
     with pytest.raises(InputError, match="holds int64, not text"):
+        plan_input(list_files([str(tmp_path)]), Columns("text"))
+
+
+def test_two_columns_of_one_name(tmp_path):
+    table = pa.Table.from_arrays([pa.array(["a"]), pa.array(["b"])], names=["text", "text"])
+    pq.write_table(table, tmp_path / "twice.parquet")
+    with pytest.raises(InputError, match="several columns are named 'text'"):
         plan_input(list_files([str(tmp_path)]), Columns("text"))
 
 

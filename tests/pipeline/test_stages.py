@@ -16,6 +16,7 @@ from shardpiece.corpus.splits import Columns, plan_input
 from shardpiece.errors import ConfigError, DataError, FormatError, InputError, OutputError, TrainingError
 from shardpiece.pipeline.count import count
 from shardpiece.pipeline.encode import encode
+from shardpiece.pipeline.outputs import OutputKind
 from shardpiece.pipeline.run import run_all
 from shardpiece.pipeline.tasks import document_errors, read_documents
 from shardpiece.pipeline.train import train
@@ -204,6 +205,49 @@ def test_the_input_is_never_the_output(session, tmp_path):
         with pytest.raises(OutputError, match="Choose another --output"):
             count(session, config_for(data, tmp_path, count__output=str(output), overwrite=True))
     assert {path.name: path.read_bytes() for path in data.iterdir()} == before
+
+
+def test_another_run_that_takes_over_is_noticed(session, done, corpus, tmp_path, monkeypatch):
+    base, _, _ = done
+    start = OutputKind.start
+
+    def start_and_lose(self, directory, key, resume=False):
+        start(self, directory, key, resume)
+        (tmp_path / "shards" / "_started.json").write_text(json.dumps({"key": "of another run"}))
+
+    monkeypatch.setattr(OutputKind, "start", start_and_lose)
+    with pytest.raises(OutputError, match="another run has taken over"):
+        encode(session, config_for(corpus, tmp_path, encode__tokenizer=base.tokenizer_path))
+    assert not (tmp_path / "shards" / "manifest.json").exists()
+    monkeypatch.undo()
+    encode(session, config_for(corpus, tmp_path, encode__tokenizer=base.tokenizer_path, overwrite=True))
+
+
+@pytest.mark.parametrize("column", ["id", "group"])
+def test_ids_and_groups_that_are_no_text_name_the_file(session, tmp_path, column):
+    (tmp_path / "data").mkdir()
+    table = pa.table({"text": ["a", "b"], "key": pa.array([b"ok", b"\xff"], pa.binary())})
+    pq.write_table(table, tmp_path / "data" / "a.parquet")
+    plain = {"id_column": None, "group_column": None, "train__vocab_size": 257, f"{column}_column": "key"}
+    config = config_for(tmp_path / "data", tmp_path / "out", **plain)
+    with pytest.raises(InputError, match=r"a\.parquet: column 'key' cannot be read as text"):
+        run_stages(session, config)
+
+
+def test_damaged_manifests_are_refused_and_can_be_overwritten(session, done, tmp_path):
+    base, output, _ = done
+    files = [("words", "words.json"), ("tokenizer", "shardpiece.json"), ("shards", "manifest.json")]
+    for damage in ("", "[]", "{", '{"format": "x"}', "[" * 100_000):
+        shutil.copytree(output, tmp_path / "copy", dirs_exist_ok=True)
+        settings = {**base.model_dump(mode="json", exclude={"output"}), "output": str(tmp_path / "copy")}
+        for (name, file), stage in zip(files, (count, train, encode), strict=True):
+            (tmp_path / "copy" / name / file).write_text(damage)
+            arguments = [load_config(None, settings)]
+            with pytest.raises(OutputError, match="Pass --overwrite"):
+                stage(*([] if stage is train else [session]), *arguments)
+            arguments = [load_config(None, settings | {"overwrite": True})]
+            assert not stage(*([] if stage is train else [session]), *arguments).skipped
+    assert contents(tmp_path / "copy") == contents(output)
 
 
 def test_changed_input_is_noticed(session, tmp_path):

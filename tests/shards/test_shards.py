@@ -109,7 +109,9 @@ def test_a_failed_write_leaves_nothing(tmp_path):
 
 def test_journal_entries_count_only_while_they_hold(tmp_path):
     files = write_shard(str(tmp_path), "shard-00000", "bin", 300, iter([next(batches())]))
-    entry = {"key": "k", "files": [file.as_dict() for file in files]}
+    counts = ("documents", "null_documents", "empty_documents", "replaced_documents", "bytes", "tokens")
+    entry = {"name": "shard-00000", "key": "k", "files": [file.as_dict() for file in files], "sources": []}
+    entry |= dict.fromkeys(counts, 0)
     path = manifests.journal_path(str(tmp_path), "shard-00000")
     assert manifests.read_journal_entry(str(tmp_path), "shard-00000", "k") is None
     storage.write_bytes(path, storage.pretty_json(entry))
@@ -118,6 +120,8 @@ def test_journal_entries_count_only_while_they_hold(tmp_path):
     (tmp_path / "shard-00000.bin").write_bytes(b"changed")
     assert manifests.read_journal_entry(str(tmp_path), "shard-00000", "k") is None
     (tmp_path / "shard-00000.bin").unlink()
+    assert manifests.read_journal_entry(str(tmp_path), "shard-00000", "k") is None
+    storage.write_bytes(path, storage.pretty_json({key: entry[key] for key in ("key", "files")}))
     assert manifests.read_journal_entry(str(tmp_path), "shard-00000", "k") is None
     storage.write_bytes(path, b"half a jour")
     assert manifests.read_journal_entry(str(tmp_path), "shard-00000", "k") is None

@@ -1,6 +1,10 @@
 """Which files a job reads: globs and directories, expanded in one sorted order."""
 
+import glob
+import os
 import re
+import stat
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from shardpiece import storage
@@ -34,33 +38,108 @@ def list_files(patterns: list[str]) -> list[SourceFile]:
     return sorted(found.values())
 
 
+def inside(directory: str, patterns: list[str]) -> str | None:
+    """The input directory or ``**`` glob that would read what is written below ``directory``, None if there is none."""
+    for pattern in patterns:
+        root, recursive = _root(pattern)
+        if recursive and (directory.rstrip("/") + "/").startswith(root.rstrip("/") + "/"):
+            return pattern
+    return None
+
+
+def _root(pattern: str) -> tuple[str, bool]:
+    """(the directory that a pattern's matches lie in, whether they may lie at any depth)."""
+    fs, inner = storage.filesystem(pattern)
+    if fs.isdir(inner):
+        root, recursive = inner, True
+    else:
+        root, recursive = inner[: _wild(inner)].rpartition("/")[0], "**" in inner
+    return root if storage.is_local(pattern) else fs.unstrip_protocol(root), recursive
+
+
+def _wild(inner: str) -> int:
+    found = re.search(r"[*?\[]", inner)
+    return found.start() if found else len(inner)
+
+
 def _expand(pattern: str) -> list[SourceFile]:
     fs, inner = storage.filesystem(pattern)
-    fs.invalidate_cache()
-    try:
-        if fs.isfile(inner):  # also when its name has a bracket in it
-            root, entries = inner, {inner: fs.info(inner)}
-        elif fs.isdir(inner):
-            root = inner.rstrip("/")
-            entries = fs.find(root, detail=True)
-            entries = {name: info for name, info in entries.items() if name.endswith(".parquet")}
-        elif wild := re.search(r"[*?\[]", inner):
-            root = inner[: wild.start()].rpartition("/")[0]
-            entries = fs.glob(inner, detail=True)
-        else:
-            return []
-    except PermissionError as error:
-        raise InputError(f"{pattern}: not readable ({error.strerror or error})") from None
+    if storage.is_local(pattern):
+        found = _expand_local(pattern, inner)
+    else:
+        found = _expand_remote(fs, inner)
     files = []
-    for name, info in entries.items():
-        # Names that start with _ or . are bookkeeping by the convention of Spark, Hive and ours.
-        hidden = any(part.startswith(("_", ".")) for part in name[len(root) :].split("/"))
-        if info["type"] != "file" or hidden:
-            continue
-        path = name if storage.is_local(pattern) else fs.unstrip_protocol(name)
+    for path, size in found:
         try:
             path.encode()
         except UnicodeEncodeError:
             raise InputError(f"{path!a}: a file name that is not UTF-8; rename it") from None
-        files.append(SourceFile(path, int(info["size"] or 0)))
+        files.append(SourceFile(path, size))
     return files
+
+
+def _expand_local(pattern: str, path: str) -> list[tuple[str, int]]:
+    """Symbolic links are followed; a directory that cannot be read is an error, not a gap."""
+    try:
+        mode = os.stat(path).st_mode  # noqa: PTH116  (an existing name wins over a glob)
+        if not stat.S_ISDIR(mode):
+            return [(path, os.path.getsize(path))]  # noqa: PTH202
+        roots = [path]
+    except PermissionError as error:
+        raise InputError(f"{pattern}: not readable ({error.strerror})") from None
+    except OSError:
+        if _wild(path) == len(path):
+            return []
+        fixed = path[: _wild(path)].rpartition("/")[0]
+        roots = [name for name in glob.glob(path, recursive=True) if not _hidden(name[len(fixed) :])]  # noqa: PTH207
+    found: dict[str, int] = {}
+    try:
+        for root in roots:
+            for name in _walk(root) if os.path.isdir(root) else [root]:  # noqa: PTH112
+                found[name] = os.path.getsize(name)  # noqa: PTH202
+    except OSError as error:
+        raise InputError(f"{error.filename}: not readable ({error.strerror})") from None
+    return list(found.items())
+
+
+def _walk(root: str) -> Iterator[str]:
+    """Parquet files below a directory, each directory once however it is linked to."""
+    seen: set[str] = set()
+
+    def fail(error: OSError) -> None:
+        raise error
+
+    for directory, directories, names in os.walk(root, onerror=fail, followlinks=True):
+        real = os.path.realpath(directory)
+        if real in seen:
+            directories.clear()
+            continue
+        seen.add(real)
+        directories[:] = sorted(name for name in directories if not _hidden(name))
+        yield from (os.path.join(directory, n) for n in sorted(names) if n.endswith(".parquet") and not _hidden(n))  # noqa: PTH118
+
+
+def _expand_remote(fs, inner: str) -> list[tuple[str, int]]:
+    fs.invalidate_cache()
+    if fs.isfile(inner):
+        return [(fs.unstrip_protocol(inner), int(fs.info(inner)["size"] or 0))]
+    if _wild(inner) == len(inner):
+        root, roots = inner.rstrip("/"), {inner.rstrip("/"): {"type": "directory"}}
+    else:
+        root = inner[: _wild(inner)].rpartition("/")[0]
+        roots = fs.glob(inner, detail=True)
+    found: dict[str, int] = {}
+    for name, info in roots.items():
+        below = {name: info}
+        if info["type"] == "directory":
+            entries = fs.find(name, detail=True)
+            below = {path: entry for path, entry in entries.items() if path.endswith(".parquet")}
+        for path, entry in below.items():
+            if not _hidden(path[len(root) :]):
+                found[fs.unstrip_protocol(path)] = int(entry["size"] or 0)
+    return list(found.items())
+
+
+def _hidden(name: str) -> bool:
+    """Names that start with _ or . are bookkeeping by the convention of Spark, Hive and ours."""
+    return any(part.startswith(("_", ".")) for part in name.split("/"))

@@ -46,7 +46,7 @@ _WORD, _STATISTIC = 0, 1
 _ROW_SCHEMA = "kind byte, word binary, group string, count long"
 _STATISTICS = ("documents", "null_documents", "empty_documents", "replaced_documents", "bytes", "words",
                "special_tokens", "long_words", "long_word_bytes")  # fmt: skip
-_OUTPUT = OutputKind(
+OUTPUT = OutputKind(
     what="a word table",
     manifest=words.MANIFEST,
     names=r"part-\d{5,}\.parquet",
@@ -75,14 +75,14 @@ def count(session: Callable[[], SparkSession], config: JobConfig) -> StageReport
         max_word_bytes=config.count.max_word_bytes,
         input=plan.ledger(),
     )
-    finished = _OUTPUT.finished(output, key, config.overwrite)
+    finished = OUTPUT.finished(output, key, config.overwrite)
     if finished is not None:
         log(f"count: {output} is done and unchanged, skipped")
         return _report(finished, 0.0, skipped=True)
-    _OUTPUT.check(output, plan)
+    OUTPUT.check(output, config.input)
     prepare_kernels()
     spark = session()
-    _OUTPUT.start(output, key)
+    OUTPUT.start(output, key)
 
     # Small enough to keep every core busy to the end; the table does not depend on it.
     share = plan.text_bytes // (4 * max(2, spark.sparkContext.defaultParallelism)) + 1
@@ -127,7 +127,7 @@ def count(session: Callable[[], SparkSession], config: JobConfig) -> StageReport
         "input": plan.ledger(),
         "files": parts,
     }
-    _OUTPUT.finish(output, manifest)
+    OUTPUT.finish(output, manifest)
     if statistics["long_words"]:
         log(
             f"count: {statistics['long_words']:,} words of more than {config.count.max_word_bytes:,} bytes "

@@ -40,7 +40,7 @@ from shardpiece.tokenizer import artifact
 from shardpiece.tokenizer.tokenizer import Tokenizer
 
 _STATISTICS = ("documents", "null_documents", "empty_documents", "replaced_documents", "bytes", "tokens")
-_OUTPUT = OutputKind(
+OUTPUT = OutputKind(
     what="shards",
     manifest=manifests.MANIFEST,
     names=rf"shard-\d{{5,}}\.(?:parquet|bin|ends\.npy)|{manifests.JOURNAL}",
@@ -74,14 +74,14 @@ def encode(session: Callable[[], SparkSession], config: JobConfig) -> StageRepor
         input=plan.ledger(),
         shards=[len(shard.splits) for shard in shards],
     )
-    finished = _OUTPUT.finished(output, key, config.overwrite)
+    finished = OUTPUT.finished(output, key, config.overwrite)
     if finished is not None:
         log(f"encode: {output} is done and unchanged, skipped")
         return _report(finished, 0.0, skipped=True)
-    _OUTPUT.check(output, plan)
+    OUTPUT.check(output, config.input)
     prepare_kernels()
     spark = session()
-    _OUTPUT.start(output, key, resume=True)
+    OUTPUT.start(output, key, resume=True)
 
     log(
         f"encode: {len(plan.files):,} files, {plan.text_bytes / 1e6:,.1f} MB of text, "
@@ -103,7 +103,7 @@ def encode(session: Callable[[], SparkSession], config: JobConfig) -> StageRepor
     if resumed:
         log(f"encode: {resumed:,} of {len(shards):,} shards were finished by an earlier run")
     manifest = _manifest(config, tokenizer, key, eos, plan, results)
-    _OUTPUT.finish(output, manifest)
+    OUTPUT.finish(output, manifest)
     if manifest["totals"]["replaced_documents"]:
         log(f"encode: {manifest['totals']['replaced_documents']:,} documents had invalid UTF-8, replaced with U+FFFD")
     return _report(manifest, progress.seconds)
@@ -130,7 +130,9 @@ class EncodeTask:
         entry = manifests.read_journal_entry(self.output, shard.name, self.key)
         resumed = entry is not None
         if entry is None:
+            OUTPUT.still_ours(self.output, self.key)
             entry = self._encode(shard)
+            OUTPUT.still_ours(self.output, self.key)
             storage.write_bytes(manifests.journal_path(self.output, shard.name), storage.pretty_json(entry))
         self.counters.planned.add(shard.text_bytes)
         yield result_batch([{**entry, "resumed": resumed}])

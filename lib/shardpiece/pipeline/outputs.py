@@ -5,11 +5,11 @@ written last, replaces it. Only a directory with one of the two is ever cleared,
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from shardpiece import storage
-from shardpiece.corpus.splits import InputPlan
+from shardpiece.corpus.sources import inside
 from shardpiece.errors import FormatError, OutputError
 from shardpiece.pipeline.progress import log
 
@@ -47,20 +47,25 @@ class OutputKind:
                 return manifest if self._whole(directory, manifest) else None
             if not overwrite:
                 raise self._taken(directory, self.what)
-        elif STARTED in names:
-            if self._started_key(directory) != key and not overwrite:
-                raise self._taken(directory, f"an unfinished run ({self.what})")
-        elif others := [name for name in names if not name.startswith(".shardpiece-")]:
+        elif STARTED in names and self._started_key(directory) != key and not overwrite:
+            raise self._taken(directory, f"an unfinished run ({self.what})")
+        return None
+
+    def check(self, directory: str, inputs: Sequence[str] = ()) -> None:
+        """Raises OutputError when the directory holds what is not ours, lies where input is read, or cannot be
+        written."""
+        names = storage.list_names(directory)
+        others = [name for name in names if not name.startswith(".shardpiece-")]
+        if others and self.manifest not in names and STARTED not in names:
             raise OutputError(
                 f"{directory}: not empty and not {self.what} (it holds {others[0]}). Choose another --output."
             )
-        return None
-
-    def check(self, directory: str, plan: InputPlan | None = None) -> None:
-        """Raises OutputError when the directory cannot be written or holds input."""
-        for file in plan.files if plan else []:
-            if file.path.startswith(directory.rstrip("/") + "/"):
-                raise OutputError(f"{directory}: holds the input {file.path}. Choose another --output.")
+        pattern = inside(directory, list(inputs))
+        if pattern is not None:
+            raise OutputError(
+                f"{directory}: lies below the input {pattern}, so its files would be read as input. "
+                f"Choose another --output."
+            )
         storage.check_writable(directory)
 
     def start(self, directory: str, key: str, resume: bool = False) -> None:
@@ -78,8 +83,21 @@ class OutputKind:
         if not (resume and same):
             self._remove(directory, names)
 
+    def still_ours(self, directory: str, key: str) -> None:
+        """Raises OutputError when another run has taken the directory over in the meantime."""
+        if self._started_key(directory) == key:
+            return
+        try:
+            if self.key(self.read(directory)) == key:
+                return  # a twin of this run has finished: its files are these
+        except FormatError:
+            pass
+        raise OutputError(f"{directory}: another run has taken over this output; nothing was finished here")
+
     def finish(self, directory: str, manifest: dict) -> None:
-        """Write the manifest, then remove the mark and what the manifest does not list."""
+        """Write the manifest, then remove the mark and what the manifest does not list. Raises OutputError when
+        another run has taken the directory over."""
+        self.still_ours(directory, self.key(manifest))
         storage.write_bytes(storage.join(directory, self.manifest), storage.pretty_json(manifest))
         storage.remove(storage.join(directory, STARTED))
         listed = {file["name"] for file in self.files(manifest)}

@@ -5,34 +5,32 @@ from shardpiece.config import JobConfig
 from shardpiece.corpus.sources import list_files
 from shardpiece.corpus.splits import Columns, plan_input
 from shardpiece.errors import ConfigError
-from shardpiece.pipeline.count import count
-from shardpiece.pipeline.encode import encode
+from shardpiece.pipeline import count, encode, train
 from shardpiece.pipeline.report import StageReport
 from shardpiece.pipeline.session import lazy_session
-from shardpiece.pipeline.train import train
 from shardpiece.text.pretokenizers import PreTokenizer
 
 
 def run_count(config: JobConfig) -> StageReport:
     with lazy_session(config, "count") as session:
-        return count(session, config)
+        return count.count(session, config)
 
 
 def run_train(config: JobConfig) -> StageReport:
     with lazy_session(config, "train"):
-        return train(config)
+        return train.train(config)
 
 
 def run_encode(config: JobConfig) -> StageReport:
     with lazy_session(config, "encode") as session:
-        return encode(session, config)
+        return encode.encode(session, config)
 
 
 def run_all(config: JobConfig) -> list[StageReport]:
     """Every stage in order, in one Spark session."""
     _check(config)
     with lazy_session(config, "run") as session:
-        return [count(session, config), train(config), encode(session, config)]
+        return [count.count(session, config), train.train(config), encode.encode(session, config)]
 
 
 def places(config: JobConfig) -> dict[str, str]:
@@ -57,5 +55,5 @@ def _check(config: JobConfig) -> None:
         )
     PreTokenizer.named(config.pretokenizer)
     plan_input(list_files(config.input), Columns(config.text_column, config.id_column, config.group_column))
-    for path in places(config).values():
-        storage.check_writable(path)
+    for kind, path in zip((count.OUTPUT, train.OUTPUT, encode.OUTPUT), places(config).values(), strict=True):
+        kind.check(path, config.input)

@@ -67,7 +67,9 @@ class errors_for_driver:
 def plain_values(split: Split, batch: pa.RecordBatch, column: str) -> pa.Array:
     """A column of ids or groups as strings. Raises InputError naming the file when its values are not text."""
     try:
-        return batch[column].cast(pa.string())
+        values = batch[column].cast(pa.string())
+        values.validate(full=True)
+        return values
     except pa.ArrowException as error:
         raise InputError(f"{split.path}: column {column!r} cannot be read as text ({one_line(error)})") from None
 

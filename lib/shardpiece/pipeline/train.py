@@ -16,7 +16,7 @@ from shardpiece.tokenizer import artifact
 from shardpiece.training.bpe import train_bpe
 from shardpiece.words import table as words
 
-_OUTPUT = OutputKind(
+OUTPUT = OutputKind(
     what="a tokenizer",
     manifest=artifact.METADATA_FILE,
     names=re.escape(artifact.TOKENIZER_FILE),
@@ -34,11 +34,11 @@ def train(config: JobConfig) -> StageReport:
     manifest = words.read_manifest(source)
     settings = config.train.model_dump(exclude={"words", "output"})
     key = plan_key(stage="train", words=manifest["fingerprint"], settings=settings)
-    finished = _OUTPUT.finished(output, key, config.overwrite)
+    finished = OUTPUT.finished(output, key, config.overwrite)
     if finished is not None:
         log(f"train: {output} is done and unchanged, skipped")
         return _report(finished, 0.0, skipped=True)
-    _OUTPUT.check(output)
+    OUTPUT.check(output)
     prepare_kernels()
     counted_as_text = sorted(set(config.train.special_tokens) - set(manifest["special_tokens"]))
     if counted_as_text:
@@ -71,10 +71,10 @@ def train(config: JobConfig) -> StageReport:
         )
     tokenizer.provenance["key"] = key
     content = artifact.to_files(tokenizer)[artifact.TOKENIZER_FILE]
-    _OUTPUT.start(output, key)
+    OUTPUT.start(output, key)
     storage.write_bytes(storage.join(output, artifact.TOKENIZER_FILE), content)
     metadata = artifact.metadata(tokenizer, len(content))
-    _OUTPUT.finish(output, metadata)
+    OUTPUT.finish(output, metadata)
     return _report(metadata, time.monotonic() - began)
 
 

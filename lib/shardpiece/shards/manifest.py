@@ -14,6 +14,11 @@ FORMAT = "shardpiece-shards"
 VERSION = 1
 
 
+_ENTRY_KEYS = {
+    "name", "files", "sources", "documents", "null_documents", "empty_documents", "replaced_documents", "bytes", "tokens",
+}  # fmt: skip
+
+
 def journal_path(directory: str, name: str) -> str:
     return storage.join(directory, JOURNAL, f"{name}.json")
 
@@ -25,7 +30,7 @@ def read_journal_entry(directory: str, name: str, key: str) -> dict | None:
         return None
     try:
         entry = storage.read_json(path)
-        if entry["key"] != key:
+        if entry["key"] != key or not set(entry) >= _ENTRY_KEYS:
             return None
         for file in entry["files"]:
             if storage.checksum(storage.join(directory, file["name"])) != file["checksum"]:

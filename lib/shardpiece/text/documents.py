@@ -63,7 +63,8 @@ class Documents:
         if isinstance(column, pa.ChunkedArray):
             column = pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
         if pa.types.is_dictionary(column.type):
-            column = column.dictionary_decode()
+            values = column.dictionary.cast(pa.large_binary())  # together they may pass 2 GiB
+            column = pa.DictionaryArray.from_arrays(column.indices, values).dictionary_decode()
         if pa.types.is_null(column.type):
             column = column.cast(pa.large_binary())
         binary = column.cast(pa.large_binary(), safe=False)

@@ -6,7 +6,7 @@ shardpiece.json is written last and holds the fingerprint, so a directory that l
 import json
 
 from shardpiece import storage
-from shardpiece.errors import FormatError
+from shardpiece.errors import FormatError, ShardpieceError, one_line
 from shardpiece.text.pretokenizers import PreTokenizer
 from shardpiece.tokenizer.formats import huggingface
 from shardpiece.tokenizer.tokenizer import Tokenizer
@@ -29,7 +29,12 @@ def load(directory: str) -> Tokenizer:
     directory = directory.removesuffix(f"/{TOKENIZER_FILE}")
     stored = read_metadata(directory)
     path = storage.join(directory, TOKENIZER_FILE)
-    return _assemble(storage.read_json(path), stored, path)
+    try:
+        return _assemble(storage.read_json(path), stored, path)
+    except (KeyError, TypeError, AttributeError, IndexError, ValueError) as error:
+        if isinstance(error, ShardpieceError):
+            raise
+        raise FormatError(f"{directory}: damaged ({one_line(error)})") from None
 
 
 def read_metadata(directory: str) -> dict:
