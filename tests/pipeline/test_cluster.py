@@ -57,8 +57,8 @@ class Cluster:
             time.sleep(0.2)
         raise RuntimeError(f"{log}: no {pattern!r} in\n{log.read_text()}")
 
-    def submit(self, job: str, *arguments: str) -> subprocess.CompletedProcess:
-        command = [str(SPARK / "bin" / "spark-submit"), "--master", self.url, "--conf", "spark.executor.memory=1g",
+    def submit(self, job: str, *arguments: str, master: str | None = None) -> subprocess.CompletedProcess:
+        command = [str(SPARK / "bin" / "spark-submit"), "--master", master or self.url, "--conf", "spark.executor.memory=1g",
                    "--conf", "spark.driver.host=127.0.0.1", "--conf", "spark.ui.enabled=false",
                    str(ROOT / "jobs" / job), *arguments]  # fmt: skip
         # Not PYSPARK_PYTHON: executors have to get the driver's interpreter from us.
@@ -115,13 +115,15 @@ def test_one_core_two_cores_and_a_cluster_write_the_same_bytes(cluster, session,
 
 
 def test_stage_jobs_one_by_one(cluster, corpus, tmp_path):
-    done = cluster.submit("count_words.py", "--input", str(corpus), "--output", str(tmp_path / "words"))
+    done = cluster.submit(
+        "count_words.py", "--input", str(corpus), "--output", str(tmp_path / "words"), master="local[2]"
+    )
     assert done.returncode == 0, done.stderr
     done = cluster.submit("train_tokenizer.py", "--words", str(tmp_path / "words"), "--vocab-size", "400", "--output",
-                          str(tmp_path / "tokenizer"))  # fmt: skip
+                          str(tmp_path / "tokenizer"), master="local[2]")  # fmt: skip
     assert done.returncode == 0, done.stderr
     done = cluster.submit("encode_corpus.py", "--input", str(corpus), "--tokenizer", str(tmp_path / "tokenizer"),
-                          "--output", str(tmp_path / "shards"))  # fmt: skip
+                          "--output", str(tmp_path / "shards"), master="local[2]")  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert json.loads((tmp_path / "shards" / "manifest.json").read_text())["totals"]["documents"] == 240
 
