@@ -140,6 +140,13 @@ def _reading(command):
 @_reading
 @click.option("--group-column", metavar="NAME", help="Language or source, kept apart in the word table.")
 @click.option("--pretokenizer", metavar="NAME|REGEX", help="Published name or regular expression; default cl100k_base.")
+@click.option(
+    "--special-token",
+    "special_tokens",
+    multiple=True,
+    metavar="TEXT",
+    help="Left out where the text spells it; default <|endoftext|>.",
+)
 @click.option("--output", "words_output", metavar="WORDS", help="Directory of the word table.")
 @_spark
 @_common
@@ -162,6 +169,7 @@ def count(config_path, settings, inputs, more_inputs, **flags):
 @click.option("--max-token-length", type=int, metavar="N", help="Longest token in bytes.")
 @click.option("--special-token", "special_tokens", multiple=True, metavar="TEXT", help="Default <|endoftext|>.")
 @click.option("--output", "tokenizer_output", metavar="TOKENIZER", help="Directory of the tokenizer.")
+@click.option("--master", metavar="URL", help="Accepted as elsewhere; training runs on this machine.")
 @_common
 def train(config_path, settings, **flags):
     """Train a tokenizer from a word table, on this machine."""

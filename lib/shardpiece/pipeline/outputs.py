@@ -32,8 +32,7 @@ class OutputKind:
     def finished(self, directory: str, key: str, overwrite: bool) -> dict | None:
         """The manifest when this very output was made before and its files are there; None when it has to be made.
 
-        Raises OutputError when the directory holds something else, or the same kind made from other input or
-        settings and ``overwrite`` is not set.
+        Raises OutputError when it was made, or begun, from other input or settings and ``overwrite`` is not set.
         """
         names = storage.list_names(directory)
         if self.manifest in names:

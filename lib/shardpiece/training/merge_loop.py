@@ -29,6 +29,7 @@ import numpy as np
 
 from shardpiece.errors import ConfigError, TrainingError
 from shardpiece.training import merge_kernels as k
+from shardpiece.training import pair_kernels as pairs
 
 TIE_BREAKS = {
     "lexicographic": k.TIE_LEXICOGRAPHIC,
@@ -132,7 +133,7 @@ def learn_merges(
     if weight >= 2.0**62:
         raise TrainingError("the table's total count times word length exceeds 2^62; scale the counts down")
 
-    slots, words = k.count_slots(starts)
+    slots, words = pairs.count_slots(starts)
     if slots > _MAX_SLOTS:
         raise TrainingError(
             f"the table has {slots:,} symbols after counting; the merge loop takes {_MAX_SLOTS:,}. "
@@ -166,12 +167,12 @@ class _Loop:
     """The arrays of one training run, and the steps between which they may be replaced by larger ones."""
 
     def __init__(self, data, starts, counts, n_merges, byte_ids, tie, max_length, reserved, arena_factor):
-        slots, _ = k.count_slots(starts)
+        slots, _ = pairs.count_slots(starts)
         vocab = 256 + n_merges
         self.word_count = np.ascontiguousarray(counts, np.int64)
         self.symbol = np.empty(slots, np.int32)
         self.word_at = np.empty(slots, np.int32)
-        k.layout(data, starts, byte_ids, self.symbol, self.word_at)
+        pairs.layout(data, starts, byte_ids, self.symbol, self.word_at)
         self.span = np.empty(slots, np.uint16)
         self.pair_at = np.empty(slots, np.int32)
         self.slots = slots
@@ -206,7 +207,7 @@ class _Loop:
         return int(self.state[k.STATE_MERGES])
 
     def largest_pair(self) -> int:
-        return int(k.largest_byte_pair(self.symbol, self.word_at, self.word_count))
+        return int(pairs.largest_byte_pair(self.symbol, self.word_at, self.word_count))
 
     def result(self) -> MergeResult:
         keys = self.merge_key[: self.merges]
@@ -216,21 +217,21 @@ class _Loop:
     def index(self, floor: int) -> bool:
         """Compact the words, count the pairs and record those of at least ``floor``; False when there are none."""
         if not self.compacted:
-            self.slots = k.compact(self.symbol, self.word_at, self.span, self.slots)
+            self.slots = pairs.compact(self.symbol, self.word_at, self.span, self.slots)
             self.compacted = True
         n_ids = int(self.state[k.STATE_NEXT_ID])
         while True:
             keys = np.empty(self.table_size, np.int64)
             counts = np.empty(self.table_size, np.int64)
             numbers = np.empty(self.table_size, np.int32)
-            used = k.count_pairs(
+            used = pairs.count_pairs(
                 self.symbol, self.word_at, self.span, self.pair_at, self.slots, self.word_count, n_ids, floor,
                 keys, counts, numbers,
             )  # fmt: skip
             if used >= 0:
                 break
             self.table_size *= 4
-        records, total, longest = k.select_pairs(
+        records, total, longest = pairs.select_pairs(
             keys, counts, numbers, floor, self.token_start, self.token_bytes, self.max_length,
             self.reserved, self.reserved_start,
         )  # fmt: skip
@@ -245,9 +246,9 @@ class _Loop:
         if len(self.new_position) < 2 * longest:
             self.new_position = np.empty(2 * longest, np.int32)
             self.new_side = np.empty(2 * longest, np.int32)
-        k.index_pairs(
+        self.state[[k.STATE_RECORDS, k.STATE_OCCURRENCES]] = pairs.index_pairs(
             self.pair_at, self.slots, keys, counts, numbers, self.occurrence,
-            self.pair_key, self.pair_count, self.pair_start, self.pair_end, self.state,
+            self.pair_key, self.pair_count, self.pair_start, self.pair_end,
         )  # fmt: skip
         k.build_heap(
             self.heap_count, self.heap_key, self.heap_record, self.pair_key, self.pair_count, self.pair_start,
