@@ -21,7 +21,7 @@ from shardpiece.errors import InputError
 
 # A row group with more text than this becomes several splits: a single one may hold a whole file of gigabytes.
 # Reading one of them decodes the rows before it too, so there are not many, and in object stores only one.
-_SPLIT_BYTES = 32 << 20
+_SPLIT_BYTES = 16 << 20
 _SPLITS_PER_ROW_GROUP = 8
 _BATCH_BYTES = 8 << 20
 _BATCH_ROWS = 4_096

@@ -79,7 +79,7 @@ class StageProgress:
 
     def _run(self) -> None:
         console = Console(stderr=True)
-        if console.is_terminal:
+        if console.is_terminal and not console.is_dumb_terminal:
             with Progress(
                 TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[line]}"),
                 console=console, transient=True,
