@@ -1,6 +1,6 @@
 """Pre-tokenization beside the regex module and Hugging Face's pre-tokenizer, on one core, same text.
 
-    python -m benchmarks.split [--input GLOB ...] [--megabytes 10] [--repeats 5]
+    python -m benchmarks.split [--input GLOB ...] [--megabytes 4] [--repeats 3]
 
 Every split is compared with regex before anything is timed. Interleaved in one process; the median counts. regex is
 timed in its fastest form (findall, no positions); Hugging Face gives Python tuples, which is part of its cost.
@@ -54,8 +54,8 @@ def measure(name: str, texts: list[str], repeats: int) -> tuple[float, float, fl
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--input", nargs="*", help="Parquet files with a text column; default: the shared corpora")
-    parser.add_argument("--megabytes", type=float, default=10)
-    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--megabytes", type=float, default=4)
+    parser.add_argument("--repeats", type=int, default=3)
     options = parser.parse_args()
     table = Table(title=f"splitting, MB/s on one core, median of {options.repeats} interleaved; splits all equal")
     for column in ("text", "pattern", "ours", "regex", "ratio", "Hugging Face", "ratio"):

@@ -180,8 +180,14 @@ def remove(path: str) -> None:
 
 
 def check_writable(directory: str) -> None:
-    """Write and remove a small file in ``directory``. Raises OutputError naming the directory."""
-    probe = join(directory, f".shardpiece-{uuid.uuid4().hex[:12]}")
+    """Write and remove a small file in ``directory``, or where it would be made. Raises OutputError naming it."""
+    place = directory
+    if is_local(directory):
+        path = Path(filesystem(directory)[1])
+        while not path.exists() and path != path.parent:
+            path = path.parent
+        place = str(path)
+    probe = join(place, f".shardpiece-{uuid.uuid4().hex[:12]}")
     try:
         write_bytes(probe, b"")
         remove(probe)

@@ -250,6 +250,19 @@ def test_damaged_manifests_are_refused_and_can_be_overwritten(session, done, tmp
     assert contents(tmp_path / "copy") == contents(output)
 
 
+def test_an_own_output_is_no_output_of_what_reads_it(session, corpus, tmp_path):
+    """Counting a word table's own files into it would remove them first."""
+    config = config_for(corpus, tmp_path)
+    run_stages(session, config)
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    plain = {"id_column": None, "group_column": None, "overwrite": True}
+    with pytest.raises(OutputError, match="holds the input"):
+        count(session, config_for(f"{tmp_path}/words/*.parquet", tmp_path, text_column="word", **plain))
+    with pytest.raises(OutputError, match="holds the input"):
+        encode(session, config_for(f"{tmp_path}/shards/*.parquet", tmp_path, text_column="id", **plain))
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+
+
 def test_changed_input_is_noticed(session, tmp_path):
     rows = corpus_rows(2)
     data = write_corpus(tmp_path / "data", rows)

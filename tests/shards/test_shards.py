@@ -105,6 +105,8 @@ def test_a_failed_write_leaves_nothing(tmp_path):
         storage.write_bytes(str(tmp_path / "file" / "below"), b"x")
     with pytest.raises(OutputError, match="Choose another --output"):
         storage.check_writable(str(tmp_path / "file" / "below"))
+    storage.check_writable(str(tmp_path / "not" / "yet"))
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
 def test_journal_entries_count_only_while_they_hold(tmp_path):

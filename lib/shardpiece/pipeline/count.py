@@ -79,7 +79,7 @@ def count(session: Callable[[], SparkSession], config: JobConfig) -> StageReport
     if finished is not None:
         log(f"count: {output} is done and unchanged, skipped")
         return _report(finished, 0.0, skipped=True)
-    OUTPUT.check(output, config.input)
+    OUTPUT.check(output, config.input, plan.files)
     prepare_kernels()
     spark = session()
     OUTPUT.start(output, key)

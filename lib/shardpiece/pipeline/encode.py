@@ -78,7 +78,7 @@ def encode(session: Callable[[], SparkSession], config: JobConfig) -> StageRepor
     if finished is not None:
         log(f"encode: {output} is done and unchanged, skipped")
         return _report(finished, 0.0, skipped=True)
-    OUTPUT.check(output, config.input)
+    OUTPUT.check(output, config.input, plan.files)
     prepare_kernels()
     spark = session()
     OUTPUT.start(output, key, resume=True)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from shardpiece import storage
 from shardpiece.corpus.sources import inside
+from shardpiece.corpus.splits import InputFile
 from shardpiece.errors import FormatError, OutputError
 from shardpiece.pipeline.progress import log
 
@@ -50,20 +51,22 @@ class OutputKind:
             raise self._taken(directory, f"an unfinished run ({self.what})")
         return None
 
-    def check(self, directory: str, inputs: Sequence[str] = ()) -> None:
-        """Raises OutputError when the directory holds what is not ours, lies where input is read, or cannot be
-        written."""
+    def check(self, directory: str, inputs: Sequence[str] = (), files: Sequence[InputFile] = ()) -> None:
+        """Raises OutputError when the directory holds what is not ours or one of the input ``files``, lies where the
+        patterns of ``inputs`` read, or cannot be written."""
         names = storage.list_names(directory)
         others = [name for name in names if not name.startswith(".shardpiece-")]
         if others and self.manifest not in names and STARTED not in names:
             raise OutputError(
                 f"{directory}: not empty and not {self.what} (it holds {others[0]}). Choose another --output."
             )
+        for file in files:
+            if file.path.startswith(directory.rstrip("/") + "/"):
+                raise OutputError(f"{directory}: holds the input {file.path}. Choose another --output.")
         pattern = inside(directory, list(inputs))
         if pattern is not None:
             raise OutputError(
-                f"{directory}: lies below the input {pattern}, so its files would be read as input. "
-                f"Choose another --output."
+                f"{directory}: the input {pattern} would read what is written here. Choose another --output."
             )
         storage.check_writable(directory)
 

@@ -54,6 +54,6 @@ def _check(config: JobConfig) -> None:
             f"train.special_tokens ({', '.join(config.train.special_tokens) or 'none'})"
         )
     PreTokenizer.named(config.pretokenizer)
-    plan_input(list_files(config.input), Columns(config.text_column, config.id_column, config.group_column))
+    plan = plan_input(list_files(config.input), Columns(config.text_column, config.id_column, config.group_column))
     for kind, path in zip((count.OUTPUT, train.OUTPUT, encode.OUTPUT), places(config).values(), strict=True):
-        kind.check(path, config.input)
+        kind.check(path, config.input, plan.files)
