@@ -24,7 +24,7 @@ def filesystem(path: str):
     """The fsspec file system of ``path`` and the path inside it. Raises ConfigError when its driver is missing."""
     if "://" not in path:
         # Not through fsspec's URL parser, which takes "::" in a name for a chain of file systems.
-        return LocalFileSystem(), os.path.abspath(path)  # noqa: PTH100
+        return LocalFileSystem(), os.path.abspath(path)
     try:
         return fsspec.core.url_to_fs(path)
     except ImportError as error:

@@ -81,9 +81,9 @@ def _expand(pattern: str) -> list[SourceFile]:
 def _expand_local(pattern: str, path: str) -> list[tuple[str, int]]:
     """Symbolic links are followed; a directory that cannot be read is an error, not a gap."""
     try:
-        mode = os.stat(path).st_mode  # noqa: PTH116  (an existing name wins over a glob)
+        mode = os.stat(path).st_mode
         if not stat.S_ISDIR(mode):
-            return [(path, os.path.getsize(path))]  # noqa: PTH202
+            return [(path, os.path.getsize(path))]
         roots = [path]
     except PermissionError as error:
         raise InputError(f"{pattern}: not readable ({error.strerror})") from None
@@ -91,12 +91,12 @@ def _expand_local(pattern: str, path: str) -> list[tuple[str, int]]:
         if _wild(path) == len(path):
             return []
         fixed = path[: _wild(path)].rpartition("/")[0]
-        roots = [name for name in glob.glob(path, recursive=True) if not _hidden(name[len(fixed) :])]  # noqa: PTH207
+        roots = [name for name in glob.glob(path, recursive=True) if not _hidden(name[len(fixed) :])]
     found: dict[str, int] = {}
     try:
         for root in roots:
-            for name in _walk(root) if os.path.isdir(root) else [root]:  # noqa: PTH112
-                found[name] = os.path.getsize(name)  # noqa: PTH202
+            for name in _walk(root) if os.path.isdir(root) else [root]:
+                found[name] = os.path.getsize(name)
     except OSError as error:
         raise InputError(f"{error.filename}: not readable ({error.strerror})") from None
     return list(found.items())
@@ -116,7 +116,7 @@ def _walk(root: str) -> Iterator[str]:
             continue
         seen.add(real)
         directories[:] = sorted(name for name in directories if not _hidden(name))
-        yield from (os.path.join(directory, n) for n in sorted(names) if n.endswith(".parquet") and not _hidden(n))  # noqa: PTH118
+        yield from (os.path.join(directory, n) for n in sorted(names) if n.endswith(".parquet") and not _hidden(n))
 
 
 def _expand_remote(fs, inner: str) -> list[tuple[str, int]]:
