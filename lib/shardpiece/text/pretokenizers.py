@@ -61,7 +61,7 @@ class PreTokenizer:
         except UnsupportedPattern as error:
             self._set_engine(None)
             warnings.warn(
-                f"pretokenizer: {error} cannot be compiled; the regex module splits instead, about ten times slower",
+                f"pretokenizer: {error} cannot be compiled; the regex module splits instead, some twenty times slower",
                 ShardpieceWarning,
                 stacklevel=2,
             )
