@@ -40,7 +40,7 @@ class PreTokenizer:
     ``Split(behavior="isolated")`` does); empty matches split nothing by themselves.
 
     ``pattern``: a regular expression in the syntax of the ``regex`` module; ``name``: its published name or None. The
-    pattern is compiled to an automaton (``dfa``); where that cannot express it, the ``regex`` module splits, about ten
+    pattern is compiled to an automaton (``dfa``); where that cannot express it, the ``regex`` module splits, some twenty
     times slower, and a ShardpieceWarning names the construct. Raises ConfigError when it is no regular expression.
     """
 
