@@ -3,6 +3,7 @@
 import hashlib
 import json
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
@@ -51,17 +52,17 @@ def run_tasks(task: Callable[[int], Iterator[pa.RecordBatch]]) -> Callable:
     return run
 
 
-class errors_for_driver:
-    """Context manager that wraps an executor's error so that its message survives Spark."""
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, kind, error, traceback) -> None:
-        if isinstance(error, ShardpieceError) and not isinstance(error, ExecutorError):
-            raise ExecutorError(error) from None
-        if isinstance(error, Exception) and not isinstance(error, ExecutorError):
-            raise ExecutorError(ShardpieceError(f"a task failed: {one_line(error)}")) from error
+@contextmanager
+def errors_for_driver() -> Iterator[None]:
+    """Wrap an executor's error so that its message survives Spark."""
+    try:
+        yield
+    except ExecutorError:
+        raise
+    except ShardpieceError as error:
+        raise ExecutorError(error) from None
+    except Exception as error:
+        raise ExecutorError(ShardpieceError(f"a task failed: {one_line(error)}")) from error
 
 
 def plain_values(split: Split, batch: pa.RecordBatch, column: str) -> pa.Array:
@@ -85,20 +86,15 @@ def read_documents(
             yield split, row, batch, documents
 
 
-class document_errors:
-    """Context manager that turns a DocumentError into a DataError with the file and the row; ``owners`` gives the
-    document of each piece where documents were cut."""
-
-    def __init__(self, split: Split, first_row: int, owners: np.ndarray | None = None):
-        self._split, self._first_row, self._owners = split, first_row, owners
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, kind, error, traceback) -> None:
-        if isinstance(error, DocumentError):
-            index = error.index if self._owners is None else int(self._owners[error.index])
-            raise DataError(f"{self._split.path}, row {self._first_row + index}: {error.problem}") from None
+@contextmanager
+def document_errors(split: Split, first_row: int, owners: np.ndarray | None = None) -> Iterator[None]:
+    """Turn a DocumentError into a DataError with the file and the row; ``owners`` gives the document of each piece
+    where documents were cut."""
+    try:
+        yield
+    except DocumentError as error:
+        index = error.index if owners is None else int(owners[error.index])
+        raise DataError(f"{split.path}, row {first_row + index}: {error.problem}") from None
 
 
 def result_batch(results: list[dict]) -> pa.RecordBatch:

@@ -37,7 +37,7 @@ class Words:
 
 class PreTokenizer:
     """Splits documents by a pattern. Text between matches is a word too, so that nothing is lost (as Hugging Face's
-    ``Split(behavior="isolated")`` does); empty matches split nothing by themselves.
+    ``Split(behavior="isolated")`` does); an empty match is a border between two words.
 
     ``pattern``: a regular expression in the syntax of the ``regex`` module; ``name``: its published name or None. The
     pattern is compiled to an automaton (``dfa``); where that cannot express it, the ``regex`` module splits, some twenty
