@@ -51,14 +51,13 @@ def test_equals_the_reference_for_any_merges(seed, words):
     encoder = BPEEncoder(model, cache_bytes=1 << 12)
     merges = [tuple(pair) for pair in model.merges.tolist()]
     whole = Tokenizer(PreTokenizer(r"(?s).+"), model)
-    tokens, offsets = encoder.encode(*_documents(whole, words))
+    tokens, offsets = encoder.encode(_words(whole, words))
     for d, word in enumerate(words):
         assert tokens[offsets[d] : offsets[d + 1]].tolist() == reference.encode_word(word, model.vocab, merges)
 
 
-def _documents(tokenizer, words):
-    documents = Documents.from_strings([word.decode() for word in words])
-    return documents, tokenizer.pretokenizer.split(documents)
+def _words(tokenizer, words):
+    return tokenizer.pretokenizer.split(Documents.from_strings([word.decode() for word in words]))
 
 
 @pytest.mark.parametrize("length", [1, 2, 47, 48, 49, 255, 256, 257, 1000])
@@ -110,8 +109,8 @@ def test_the_cache_is_bounded_and_does_not_change_results(tokenizer):
     small = BPEEncoder(tokenizer.model, cache_bytes=4096)
     documents = Documents.from_strings([f"word{i} other{i * 7}" for i in range(2000)] * 2)
     words = tokenizer.pretokenizer.split(documents)
-    tokens, offsets = small.encode(documents, words)
-    expected, expected_offsets = BPEEncoder(tokenizer.model).encode(documents, words)
+    tokens, offsets = small.encode(words)
+    expected, expected_offsets = BPEEncoder(tokenizer.model).encode(words)
     assert small.state[encode_kernels.STATE_RESETS] > 0
     assert (tokens == expected).all()
     assert (offsets == expected_offsets).all()

@@ -33,7 +33,7 @@ def test_equals_a_plain_counter(rows, memory):
     batches = []
     for part in (rows[::2], rows[1::2]):
         documents = Documents.from_strings([text for _, text in part])
-        batches += counter.add(documents, pretokenizer.split(documents), [group for group, _ in part])
+        batches += counter.add(pretokenizer.split(documents), [group for group, _ in part])
     batches += counter.drain()
     expected = Counter((group, word.encode()) for group, text in rows for word in regex.findall(PATTERNS["gpt2"], text))
     assert collect(batches) == expected
@@ -45,9 +45,9 @@ def test_many_words_spill_within_the_bound():
     pretokenizer = PreTokenizer.named(r"\S+|\s+")
     small, large = WordCounter(memory=64 << 10), WordCounter()
     words = pretokenizer.split(documents)
-    spilled = list(small.add(documents, words))
+    spilled = list(small.add(words))
     assert spilled
-    assert list(large.add(documents, words)) == []
+    assert list(large.add(words)) == []
     assert collect([*spilled, *small.drain()]) == collect(large.drain())
     assert list(large.drain()) == []
 
@@ -55,7 +55,7 @@ def test_many_words_spill_within_the_bound():
 def test_long_words_are_left_out_and_reported():
     documents = Documents.from_strings(["short " + "x" * 1000 + " tail", "y" * 1001])
     counter = WordCounter(max_word_bytes=1000)
-    assert list(counter.add(documents, PreTokenizer.named("gpt2").split(documents))) == []
+    assert list(counter.add(PreTokenizer.named("gpt2").split(documents))) == []
     assert collect(counter.drain()) == {("", b"short"): 1, ("", b" tail"): 1}
     assert (counter.long_words, counter.long_word_bytes) == (2, 1001 + 1001)
 
@@ -63,7 +63,7 @@ def test_long_words_are_left_out_and_reported():
 def test_a_word_of_a_megabyte():
     documents = Documents.from_strings(["=" * 1_000_000])
     counter = WordCounter(memory=1 << 20, max_word_bytes=2_000_000)
-    assert list(counter.add(documents, PreTokenizer.named("gpt2").split(documents))) == []
+    assert list(counter.add(PreTokenizer.named("gpt2").split(documents))) == []
     assert collect(counter.drain()) == {("", b"=" * 1_000_000): 1}
 
 

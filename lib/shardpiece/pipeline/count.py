@@ -167,7 +167,7 @@ class CountTask:
             if self.columns.group:
                 names = plain_values(split, batch, self.columns.group).to_pylist()
                 groups = [names[d] or "" for d in owners.tolist()]
-            yield from map(_word_rows, counter.add(pieces, found, groups))
+            yield from map(_word_rows, counter.add(found, groups))
             statistics["documents"] += len(documents)
             statistics["null_documents"] += documents.nulls
             statistics["empty_documents"] += documents.empty

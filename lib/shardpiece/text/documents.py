@@ -1,6 +1,7 @@
 """Documents: an Arrow text column as one contiguous array of valid UTF-8, without a Python object per document."""
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -84,6 +85,34 @@ class Documents:
     def raw(cls, column: pa.LargeBinaryArray) -> "Documents":
         """Bytes as they are, valid UTF-8 or not; the column must have no nulls."""
         return cls(*_buffers(column))
+
+
+@dataclass(frozen=True)
+class Words:
+    """What a pre-tokenizer makes of documents. ``data``: uint8, the words' UTF-8 bytes one after the other: the
+    documents' own array, or a new one where text was removed or added. ``start``: where the first word begins;
+    ``ends``: int64, where each word ends and the next one begins; ``document_ends``: int64 [documents], the number of
+    words up to and including each document. No word is empty."""
+
+    data: np.ndarray
+    start: int
+    ends: np.ndarray
+    document_ends: np.ndarray
+
+    @property
+    def size(self) -> int:
+        """Bytes of all words."""
+        return int(self.ends[-1]) - self.start if len(self.ends) else 0
+
+    def to_list(self) -> list[list[bytes]]:
+        """The words of each document, as a Python object per word."""
+        raw = self.data.tobytes()
+        words, start = [], self.start
+        for end in self.ends.tolist():
+            words.append(raw[start:end])
+            start = end
+        borders = [0, *self.document_ends.tolist()]
+        return [words[a:b] for a, b in pairwise(borders)]
 
 
 def _buffers(binary: pa.LargeBinaryArray) -> tuple[np.ndarray, np.ndarray]:

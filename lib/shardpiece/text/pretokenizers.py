@@ -7,7 +7,6 @@ included: a tokenizer that is loaded never asks the installed ``regex`` what a l
 
 import hashlib
 import warnings
-from dataclasses import dataclass
 from difflib import get_close_matches
 
 import numpy as np
@@ -16,7 +15,7 @@ import regex
 from shardpiece import storage
 from shardpiece.errors import ConfigError, DocumentError, FormatError, ShardpieceWarning
 from shardpiece.text.dfa import DFA, compile_pattern
-from shardpiece.text.documents import Documents
+from shardpiece.text.documents import Documents, Words
 from shardpiece.text.patterns import ALIASES, PATTERNS
 from shardpiece.text.regex_syntax import UnsupportedPattern
 from shardpiece.text.splitter import Splitter
@@ -24,15 +23,6 @@ from shardpiece.text.splitter import Splitter
 # Where the regex module has to split, a pattern may be exponential on some text. Seconds per document, and per megabyte.
 TIMEOUT_SECONDS = 30.0
 TIMEOUT_SECONDS_PER_MB = 20.0
-
-
-@dataclass(frozen=True)
-class Words:
-    """``ends``: int64, where each word ends in the documents' data; a word begins where the one before ends.
-    ``document_ends``: int64 [documents], the number of words up to and including each document."""
-
-    ends: np.ndarray
-    document_ends: np.ndarray
 
 
 class PreTokenizer:
@@ -129,7 +119,7 @@ class PreTokenizer:
     def split(self, documents: Documents) -> Words:
         """Cut every document. Raises DocumentError for the first one on which the pattern runs too long."""
         if self._splitter is not None:
-            return Words(*self._splitter.split(documents))
+            return Words(documents.data, int(documents.offsets[0]), *self._splitter.split(documents))
         ends: list[np.ndarray] = []
         document_ends = np.zeros(len(documents), np.int64)
         total = 0
@@ -142,17 +132,12 @@ class PreTokenizer:
                 ends.append(word_ends)
                 total += len(word_ends)
             document_ends[d] = total
-        return Words(np.concatenate(ends) if ends else np.empty(0, np.int64), document_ends)
+        all_ends = np.concatenate(ends) if ends else np.empty(0, np.int64)
+        return Words(documents.data, int(documents.offsets[0]), all_ends, document_ends)
 
     def split_text(self, text: str) -> list[str]:
         """The words of one text."""
-        documents = Documents.from_strings([text])
-        raw = documents.data.tobytes()
-        words, start = [], 0
-        for end in self.split(documents).ends.tolist():
-            words.append(raw[start:end].decode())
-            start = end
-        return words
+        return [word.decode() for word in self.split(Documents.from_strings([text])).to_list()[0]]
 
     def _split_by_regex(self, raw: np.ndarray, d: int) -> np.ndarray:
         """Byte ends of the words of one document."""

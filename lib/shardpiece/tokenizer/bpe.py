@@ -5,8 +5,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from shardpiece.errors import FormatError
-from shardpiece.text.documents import Documents
-from shardpiece.text.pretokenizers import Words
+from shardpiece.text.documents import Words
 from shardpiece.tokenizer import encode_kernels as k
 
 
@@ -69,12 +68,12 @@ class BPEEncoder:
         self._cached_tokens = np.empty(max(cache_bytes // 16, k.CACHED_WORD), np.int32)
         self.state = np.zeros(k.STATE_SIZE, np.int64)
 
-    def encode(self, documents: Documents, words: Words) -> tuple[np.ndarray, np.ndarray]:
+    def encode(self, words: Words) -> tuple[np.ndarray, np.ndarray]:
         """(tokens int32, offsets int64 [documents + 1]): document d is tokens[offsets[d]:offsets[d + 1]]."""
-        out = np.empty(documents.size, np.int32)
-        offsets = np.zeros(len(documents) + 1, np.int64)
+        out = np.empty(words.size, np.int32)
+        offsets = np.zeros(len(words.document_ends) + 1, np.int64)
         n = k.encode_words(
-            documents.data, words.ends, words.document_ends, documents.offsets[0],
+            words.data, words.ends, words.document_ends, words.start,
             self._byte_ids, self._byte_pairs, self._pairs, self._merged,
             self._slots, self._cached_bytes, self._cached_tokens, self.state, out, offsets[1:],
         )  # fmt: skip

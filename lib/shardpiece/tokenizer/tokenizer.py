@@ -102,7 +102,7 @@ class Tokenizer:
 
     def encode_documents(self, documents: Documents) -> tuple[np.ndarray, np.ndarray]:
         """(tokens int32, offsets int64 [documents + 1]): document d is tokens[offsets[d]:offsets[d + 1]]."""
-        return self.encoder.encode(documents, self.pretokenizer.split(documents))
+        return self.encoder.encode(self.pretokenizer.split(documents))
 
     def encode(self, text: str) -> list[int]:
         """Token ids of a text. Lone surrogates are encoded as U+FFFD."""

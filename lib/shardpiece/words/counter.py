@@ -5,8 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 
-from shardpiece.text.documents import Documents
-from shardpiece.text.pretokenizers import Words
+from shardpiece.text.documents import Words
 from shardpiece.words import count_kernels as k
 
 _FIRST_WORDS = 1 << 15
@@ -39,19 +38,19 @@ class WordCounter:
     def long_word_bytes(self) -> int:
         return int(self._state[k.STATE_LONG_BYTES])
 
-    def add(self, documents: Documents, words: Words, groups: list[str] | None = None) -> Iterator[pa.RecordBatch]:
+    def add(self, words: Words, groups: list[str] | None = None) -> Iterator[pa.RecordBatch]:
         """Count the words of a batch; ``groups`` names the group of each document ("" without it)."""
         if not self._state[k.STATE_WORDS]:
             self._group_ids.clear()
         if groups is None:
-            document_groups = np.full(len(documents), self._group_id(""), np.int32)
+            document_groups = np.full(len(words.document_ends), self._group_id(""), np.int32)
         else:
-            document_groups = np.fromiter((self._group_id(g) for g in groups), np.int32, len(documents))
+            document_groups = np.fromiter((self._group_id(g) for g in groups), np.int32, len(words.document_ends))
         self._state[k.STATE_NEXT] = 0
         if not len(words.ends):
             return
         while not k.count_words(
-            documents.data, words.ends, words.document_ends, document_groups, documents.offsets[0],
+            words.data, words.ends, words.document_ends, document_groups, words.start,
             self.max_word_bytes, self._slots, self._arena, self._starts, self._hashes, self._groups, self._counts,
             self._state,
         ):  # fmt: skip

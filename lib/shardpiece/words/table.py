@@ -83,8 +83,7 @@ class WordTable:
         size = 0
 
         def count() -> None:
-            documents = Documents.from_strings(chunk)
-            batches.extend(counter.add(documents, pretokenizer.split(documents)))
+            batches.extend(counter.add(pretokenizer.split(Documents.from_strings(chunk))))
             chunk.clear()
 
         for text in texts:
