@@ -27,7 +27,7 @@ from shardpiece.text.pretokenizers import PreTokenizer
 def measure(name: str, texts: list[str], repeats: int) -> tuple[float, float, float]:
     """MB/s of ours, regex and Hugging Face."""
     documents = Documents.from_strings(texts)
-    ours = PreTokenizer.named(name)
+    ours = PreTokenizer(name)
     findall = regex.compile(PATTERNS[name]).findall
     peer = pre_tokenizers.Split(Regex(PATTERNS[name]), "isolated")
     words = ours.split(documents)

@@ -44,7 +44,7 @@ def tokenizer(words):
 def test_merges_equal_hugging_face(texts, words, tokenizer):
     pytest.importorskip("tokenizers")
     assert tokenizer.vocab_size == VOCAB_SIZE
-    expected = hugging_face_merges(texts, words.pretokenizer.pattern, VOCAB_SIZE)
+    expected = hugging_face_merges(texts, words.engine.pretokenizer.pattern, VOCAB_SIZE)
     assert len(expected) == VOCAB_SIZE - 256
     assert spelled_merges(tokenizer) == expected
 
@@ -52,7 +52,7 @@ def test_merges_equal_hugging_face(texts, words, tokenizer):
 def test_merges_equal_rustbpe(texts, words):
     pytest.importorskip("rustbpe")
     ours = shardpiece.train_bpe(words, VOCAB_SIZE, tie_break="id", alphabet_order="raw")
-    assert list(ours.model.vocab) == rustbpe_tokens(texts, words.pretokenizer.pattern, VOCAB_SIZE)
+    assert list(ours.model.vocab) == rustbpe_tokens(texts, words.engine.pretokenizer.pattern, VOCAB_SIZE)
 
 
 def test_encodings_equal_hugging_face(texts, tokenizer, tmp_path):

@@ -10,6 +10,7 @@ The library half works without Spark:
 """
 
 from shardpiece.errors import ShardpieceError
+from shardpiece.text.engine import TextEngine
 from shardpiece.text.pretokenizers import PreTokenizer
 from shardpiece.tokenizer.artifact import load, save
 from shardpiece.tokenizer.tokenizer import Tokenizer
@@ -17,4 +18,4 @@ from shardpiece.training.bpe import train_bpe
 from shardpiece.words.table import WordTable
 
 __version__ = "0.1.0"
-__all__ = ["PreTokenizer", "ShardpieceError", "Tokenizer", "WordTable", "load", "save", "train_bpe"]
+__all__ = ["PreTokenizer", "ShardpieceError", "TextEngine", "Tokenizer", "WordTable", "load", "save", "train_bpe"]

@@ -14,6 +14,7 @@ import click
 from shardpiece import __version__, storage
 from shardpiece.config import JobConfig, load_config, parse_setting
 from shardpiece.errors import ConfigError, ShardpieceError, ShardpieceWarning, one_line
+from shardpiece.text.special import IN_TEXT
 
 
 def main(args: list[str] | None = None) -> None:
@@ -80,7 +81,8 @@ _KEYS = {
     "text_column": "text_column",
     "id_column": "id_column",
     "group_column": "group_column",
-    "pretokenizer": "pretokenizer",
+    "normalizers": "normalizer",
+    "pretokenizers": "pretokenizer",
     "master": "master",
     "overwrite": "overwrite",
     "words_output": "count.output",
@@ -97,6 +99,7 @@ _KEYS = {
     "shards_output": "encode.output",
     "shard_format": "encode.format",
     "append_eos": "encode.append_eos",
+    "special_tokens_in_text": "encode.special_tokens_in_text",
     "run_output": "output",
 }
 
@@ -106,6 +109,8 @@ def _config(path: str | None, settings: tuple[str, ...], flags: dict[str, Any]) 
     overrides = dict(parse_setting(setting) for setting in settings)
     for name, value in flags.items():
         if value is not None and value != () and value is not False:
+            if name in ("normalizers", "pretokenizers") and len(value) == 1:
+                [value] = value
             overrides[_KEYS[name]] = list(value) if isinstance(value, tuple) else value
     return load_config(path, overrides)
 
@@ -136,10 +141,32 @@ def _reading(command):
     return command
 
 
+def _engine(command):
+    for option in (
+        click.option(
+            "--pretokenizer",
+            "pretokenizers",
+            multiple=True,
+            metavar="NAME|REGEX",
+            help="A name that shardpiece pretokenizers lists, or a regular expression; several are applied one after "
+            "the other. Default cl100k_base.",
+        ),
+        click.option(
+            "--normalizer",
+            "normalizers",
+            multiple=True,
+            metavar="NAME",
+            help="A name that shardpiece normalizers lists; several are applied one after the other. Default none.",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
 @cli.command()
 @_reading
 @click.option("--group-column", metavar="NAME", help="Language or source, kept apart in the word table.")
-@click.option("--pretokenizer", metavar="NAME|REGEX", help="Published name or regular expression; default cl100k_base.")
+@_engine
 @click.option(
     "--special-token",
     "special_tokens",
@@ -187,6 +214,11 @@ def train(config_path, settings, **flags):
 @click.option("--output", "shards_output", metavar="SHARDS", help="Directory of the shards.")
 @click.option("--format", "shard_format", metavar="FORMAT", help="parquet (default) or bin.")
 @click.option("--append-eos", is_flag=True, help="End every document with the end-of-text token.")
+@click.option(
+    "--special-tokens-in-text",
+    metavar="POLICY",
+    help="What a place is that spells a special token: text (default), token, or error.",
+)
 @_spark
 @_common
 def encode(config_path, settings, inputs, more_inputs, **flags):
@@ -220,15 +252,25 @@ def run(config_and_inputs, settings, inputs, **flags):
 
 
 @cli.command()
-@click.option("--tokenizer", "tokenizer_path", required=True, metavar="TOKENIZER")
+@click.option("--tokenizer", "tokenizer_path", metavar="TOKENIZER", help="Directory made by shardpiece train.")
+@_engine
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per text.")
+@click.option(
+    "--special-tokens-in-text", type=click.Choice(IN_TEXT), default="text", help="As for encode; with --tokenizer only."
+)
 @click.argument("text", required=False)
-def tokenize(tokenizer_path, as_json, text):
-    """Show how TEXT, or each line of standard input, is cut into pieces, with their ids."""
+def tokenize(tokenizer_path, pretokenizers, normalizers, as_json, special_tokens_in_text, text):
+    """Show how TEXT, or each line of standard input, is cut: by a tokenizer into pieces with their ids, or by a
+    pre-tokenizer (with --pretokenizer, or neither option) into words."""
     import shardpiece
-    from shardpiece.tokenizer.pieces import show_pieces
+    from shardpiece.tokenizer.pieces import show_pieces, show_words
 
-    tokenizer = shardpiece.load(tokenizer_path)
+    if tokenizer_path and (pretokenizers or normalizers):
+        raise ConfigError("tokenize takes --tokenizer, or --pretokenizer and --normalizer, and not both")
+    if tokenizer_path:
+        tokenizer = shardpiece.load(tokenizer_path)
+    else:
+        engine = shardpiece.TextEngine([*pretokenizers] or "cl100k_base", [*normalizers])
     if text is not None:
         texts = iter([text])
     else:
@@ -237,12 +279,42 @@ def tokenize(tokenizer_path, as_json, text):
     with _readers_may_leave():
         for line in texts:
             line = line.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
-            ids = tokenizer.encode(line)
-            if as_json:
+            if tokenizer_path:
+                ids = tokenizer.encode(line, special_tokens_in_text)
+                shown = show_pieces(tokenizer, ids)
                 pieces = [tokenizer.token_bytes(i).decode("utf-8", "backslashreplace") for i in ids]
-                click.echo(json.dumps({"text": line, "pieces": pieces, "ids": ids}, ensure_ascii=False))
+                result = {"text": line, "pieces": pieces, "ids": ids}
             else:
-                click.echo(show_pieces(tokenizer, ids))
+                words = engine.split_text(line)
+                shown = show_words(words)
+                result = {"text": line, "words": words}
+            click.echo(json.dumps(result, ensure_ascii=False) if as_json else shown)
+
+
+@cli.command()
+def pretokenizers():
+    """List the named pre-tokenizers with their patterns."""
+    from shardpiece.text.pretokenizers import PRETOKENIZERS
+
+    _list({name: [named.description, *named.patterns] for name, named in PRETOKENIZERS.items()})
+    click.echo("\nAny regular expression is a pre-tokenizer too. Try one: shardpiece tokenize --pretokenizer NAME TEXT")
+
+
+@cli.command()
+def normalizers():
+    """List the named normalizers."""
+    from shardpiece.text.normalizers import NORMALIZERS
+
+    _list({name: [description] for name, description in NORMALIZERS.items()})
+    click.echo("\nTry one: shardpiece tokenize --pretokenizer none --normalizer NAME TEXT")
+
+
+def _list(entries: dict[str, list[str]]) -> None:
+    width = max(map(len, entries)) + 2
+    with _readers_may_leave():
+        for name, lines in entries.items():
+            for i, line in enumerate(filter(None, lines)):
+                click.echo(f"{name if i == 0 else '':{width}}{line}")
 
 
 @cli.command()

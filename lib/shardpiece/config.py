@@ -108,6 +108,9 @@ class EncodeConfig(_Section):
     empty_documents: Literal["keep", "skip"] = Field(
         "keep", description="keep: an empty or null document is a document without text; skip: it is left out"
     )
+    special_tokens_in_text: Literal["text", "token", "error"] = Field(
+        "text", description="what a place is that spells a special token: ordinary text, that token, or an error"
+    )
     shard_size: Memory = Field(ByteSize(256 << 20), description="input text per shard; one row group at least")
 
 
@@ -122,7 +125,12 @@ class JobConfig(_Section):
     id_column: str | None = Field(None, description="document id for the shards; default FILE:ROW")
     group_column: str | None = Field(None, description="language or source, kept apart in the word table")
     invalid_utf8: Literal["replace", "error"] = "replace"
-    pretokenizer: str = Field("cl100k_base", description="a published name or a regular expression")
+    normalizer: str | dict[str, Any] | list[str | dict[str, Any]] | None = Field(
+        None, description="what is done to text before it is split: a name, a step with settings, or a list of these"
+    )
+    pretokenizer: str | dict[str, Any] | list[str | dict[str, Any]] = Field(
+        "cl100k_base", description="a name, a regular expression, a step with settings, or a list of these"
+    )
     output: PathText | None = Field(None, description="where the stages put their results unless told otherwise")
     overwrite: bool = Field(False, description="replace results that other settings made")
     count: CountConfig = CountConfig()

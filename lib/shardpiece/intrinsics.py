@@ -1,17 +1,19 @@
 """Small LLVM intrinsics and hashing shared by the Numba kernels.
 
-Kernels see documents as one contiguous uint8 array. ``load64`` reads eight bytes at any alignment without a bounds
-check, so callers go through ``load_key``, which never reads past the end of the array.
+Kernels see documents as one contiguous uint8 array, which may be a slice of somebody's buffer: nothing may be read past
+its end. Loads and stores here check no bounds and know no negative indices; each says what its caller guarantees.
 """
 
 import llvmlite.ir as ir
 import numpy as np
 from numba import types
+from numba.core import cgutils
 from numba.extending import intrinsic
 
-from shardpiece.kernel_cache import kernel
+from shardpiece.kernel_cache import plain_kernel
 
-_I64 = ir.IntType(64)
+_I8, _I32, _I64 = ir.IntType(8), ir.IntType(32), ir.IntType(64)
+_VECTOR = ir.VectorType(_I8, 64)
 
 # Odd 64-bit constants with well-mixed bits: the golden ratio and two primes of the xxHash family (Collet 2012).
 MIX_1 = np.uint64(0x9E3779B97F4A7C15)
@@ -45,7 +47,100 @@ def trailing_zeros(typing_context, value):
     return types.int64(types.uint64), generate
 
 
-@kernel
+@intrinsic
+def leading_zeros(typing_context, value):
+    """Number of zero bits above the highest one of a uint64, 64 for zero."""
+
+    def generate(context, builder, signature, args):
+        return builder.ctlz(args[0], ir.Constant(ir.IntType(1), 0))
+
+    return types.int64(types.uint64), generate
+
+
+@intrinsic
+def bit_count(typing_context, value):
+    """Number of one bits of a uint64."""
+
+    def generate(context, builder, signature, args):
+        return builder.ctpop(args[0])
+
+    return types.int64(types.uint64), generate
+
+
+@intrinsic
+def get(typing_context, array, index):
+    """array[index] of a one-dimensional contiguous array; the caller guarantees 0 <= index < len(array)."""
+
+    def generate(context, builder, signature, args):
+        data = context.make_array(signature.args[0])(context, builder, args[0]).data
+        return builder.load(builder.gep(data, [args[1]]))
+
+    return array.dtype(array, types.int64), generate
+
+
+@intrinsic
+def get_sum(typing_context, array, i, j):
+    """array[i + j] as ``get``, where i is known before j: the processor adds j as it loads."""
+
+    def generate(context, builder, signature, args):
+        data = context.make_array(signature.args[0])(context, builder, args[0]).data
+        return builder.load(builder.gep(builder.gep(data, [args[1]]), [args[2]]))
+
+    return array.dtype(array, types.int64, types.int64), generate
+
+
+@intrinsic
+def put(typing_context, array, index, value):
+    """array[index] = value, as ``get``."""
+
+    def generate(context, builder, signature, args):
+        data = context.make_array(signature.args[0])(context, builder, args[0]).data
+        builder.store(args[2], builder.gep(data, [args[1]]))
+        return context.get_dummy_value()
+
+    return types.void(array, types.int64, array.dtype), generate
+
+
+@intrinsic
+def prefetch(typing_context, array, index):
+    """Ask for the cache line of array[index] of a one-dimensional contiguous array; any index is allowed."""
+
+    def generate(context, builder, signature, args):
+        data = context.make_array(signature.args[0])(context, builder, args[0]).data
+        pointer = builder.bitcast(builder.gep(data, [args[1]]), _I8.as_pointer())
+        signature_ = ir.FunctionType(ir.VoidType(), [pointer.type, _I32, _I32, _I32])
+        function = cgutils.get_or_insert_function(builder.module, signature_, "llvm.prefetch.p0")
+        builder.call(function, [pointer, _I32(0), _I32(3), _I32(1)])
+        return context.get_dummy_value()
+
+    return types.void(array, types.int64), generate
+
+
+@intrinsic
+def mask_of_range(typing_context, array, index, fold, first, count):
+    """Bit k of the uint64 says whether (byte | fold) - first < count, modulo 256, for the uint8 at index + k.
+
+    One vector comparison of 64 bytes on any processor that has vectors. The caller guarantees
+    0 <= index <= len(array) - 64.
+    """
+
+    def generate(context, builder, signature, args):
+        data = context.make_array(signature.args[0])(context, builder, args[0]).data
+        values = builder.load(builder.bitcast(builder.gep(data, [args[1]]), _VECTOR.as_pointer()))
+        values.align = 1
+        undefined = ir.Constant(_VECTOR, ir.Undefined)
+        zeros = ir.Constant(ir.VectorType(_I32, 64), [0] * 64)
+        fold, first, count = (
+            builder.shuffle_vector(builder.insert_element(undefined, arg, _I32(0)), undefined, zeros)
+            for arg in args[2:]
+        )
+        inside = builder.icmp_unsigned("<", builder.sub(builder.or_(values, fold), first), count)
+        return builder.bitcast(inside, _I64)
+
+    return types.uint64(array, types.int64, types.uint8, types.uint8, types.uint8), generate
+
+
+@plain_kernel
 def load_key(data, position, n):
     """The ``n`` <= 8 bytes at ``position`` as a little-endian uint64, zero-extended; never reads out of bounds."""
     if position + 8 <= len(data):
@@ -59,7 +154,7 @@ def load_key(data, position, n):
     return value
 
 
-@kernel
+@plain_kernel
 def hash_bytes(data, start, end, seed):
     """64-bit hash of data[start:end]; the same on every machine and in every run."""
     h = (np.uint64(end - start) + seed) * MIX_3
@@ -75,7 +170,7 @@ def hash_bytes(data, start, end, seed):
     return h ^ (h >> _SHIFT_32)
 
 
-@kernel
+@plain_kernel
 def same_bytes(a, a_start, b, b_start, n):
     """Whether n bytes at a[a_start:] and b[b_start:] are equal."""
     i = 0

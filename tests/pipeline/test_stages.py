@@ -68,7 +68,7 @@ def done(session, corpus, tmp_path_factory):
 def test_word_table_equals_a_plain_counter(done, corpus):
     config, _, _ = done
     table = shardpiece.WordTable.read(config.words_path)
-    pretokenizer = shardpiece.PreTokenizer.named(config.pretokenizer)
+    pretokenizer = shardpiece.PreTokenizer(config.pretokenizer)
     expected = Counter()
     for row in input_rows(corpus):
         for piece in (row["text"] or "").split("<|endoftext|>"):
@@ -372,7 +372,7 @@ def test_a_pattern_that_reads_ahead_for_nothing_names_the_document(tmp_path, mon
     write_corpus(tmp_path / "data", [{"id": "0", "text": "fine"}, {"id": "1", "text": "a" * 5000}], files=1)
     monkeypatch.setattr("shardpiece.text.splitter.WORK_PER_DOCUMENT", 1000)
     splits = plan_input(list_files([str(tmp_path / "data")]), Columns("text")).splits
-    pretokenizer = shardpiece.PreTokenizer.named(r"(?:a+a+)+b|a")
+    pretokenizer = shardpiece.PreTokenizer(r"(?:a+a+)+b|a")
 
     def split_all():
         for split, row, _, documents in read_documents(splits, Columns("text"), "replace"):

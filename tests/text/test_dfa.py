@@ -1,6 +1,5 @@
 """Compiled patterns against the regex module: published ones, generated ones, and what is left to that module."""
 
-import itertools
 import json
 import warnings
 
@@ -18,28 +17,13 @@ from shardpiece.text.patterns import PATTERNS
 from shardpiece.text.pretokenizers import PreTokenizer
 from shardpiece.text.regex_syntax import UnsupportedPattern
 from shardpiece.text.splitter import Splitter
-
-
-def reference(pattern: str, text: str) -> list[str]:
-    """Words by finditer: matches, and what stands between them."""
-    words, last = [], 0
-    for match in regex.finditer(pattern, text):
-        for border in match.span():
-            if border > last:
-                words.append(text[last:border])
-                last = border
-    return [*words, text[last:]] if last < len(text) else words
+from tests.text import reference
+from tests.text.reference import split_by
 
 
 def split(pattern: str, texts: list[str]) -> list[list[str]]:
     """Words by the compiled pattern alone."""
-    documents = Documents.from_strings(texts)
-    ends, document_ends = Splitter(compile_pattern(pattern)).split(documents)
-    raw = documents.data.tobytes()
-    starts = [0, *ends.tolist()]
-    words = [raw[a:b].decode() for a, b in zip(starts, ends.tolist(), strict=False)]
-    borders = [0, *document_ends.tolist()]
-    return [words[a:b] for a, b in itertools.pairwise(borders)]
+    return split_by(Splitter(compile_pattern(pattern)), texts)
 
 
 atoms = st.sampled_from(
@@ -87,19 +71,7 @@ def test_generated_patterns_split_as_regex(pattern, texts):
         compiled = split(pattern, texts)
     except UnsupportedPattern:
         assume(False)
-    assert compiled == [reference(pattern, text) for text in texts]
-
-
-@pytest.mark.parametrize("name", PATTERNS)
-def test_every_code_point_alone_and_in_context(name):
-    characters = [chr(c) for c in (*range(0xD800), *range(0xE000, 0x110000))]
-    findall = regex.compile(PATTERNS[name]).findall
-    alone = Documents.from_strings(characters)
-    ends, document_ends = Splitter(compile_pattern(PATTERNS[name])).split(alone)
-    assert document_ends.tolist() == list(range(1, len(characters) + 1))
-    assert ends.tolist() == alone.offsets[1:].tolist()
-    together = "".join(f"a{c}b {c}{c}1{c}\n{c}'{c}" for c in characters)
-    assert split(PATTERNS[name], [together]) == [findall(together)]
+    assert compiled == [reference.words(regex.compile(pattern), text) for text in texts]
 
 
 @pytest.mark.parametrize("name", PATTERNS)
@@ -157,9 +129,9 @@ def test_what_is_left_to_regex_is_named(pattern, construct):
     with pytest.raises(UnsupportedPattern, match=construct):
         compile_pattern(pattern)
     with pytest.warns(ShardpieceWarning, match="the regex module splits instead"):
-        fallback = PreTokenizer.named(pattern)
+        fallback = PreTokenizer(pattern)
     for text in ("abcab word aab", "a", "b a\nb", "aeiou"):
-        assert fallback.split_text(text) == reference(pattern, text)
+        assert fallback.split_text(text) == reference.words(regex.compile(pattern), text)
     assert PreTokenizer.from_spec(fallback.spec).fingerprint == fallback.fingerprint
 
 
@@ -167,17 +139,18 @@ def test_published_patterns_compile_without_a_warning():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         for name in PATTERNS:
-            assert PreTokenizer.named(name).dfa is not None
+            assert PreTokenizer(name).steps[0].dfa is not None
 
 
 def test_the_stored_tables_decide_not_the_installed_regex(monkeypatch):
     """An artifact keeps its own idea of what a letter is."""
-    spec = json.loads(json.dumps(PreTokenizer.named("gpt2").spec))
-    dfa = DFA.from_spec(spec["tables"])
+    spec = json.loads(json.dumps(PreTokenizer("gpt2").spec))
+    [step] = spec["steps"]
+    dfa = DFA.from_spec(step["tables"])
     altered = dfa.class_of.copy()
     altered[ord("é")] = altered[ord("!")]
-    changed = {**spec, "tables": DFA(altered, dfa.transitions).to_spec()}
-    monkeypatch.setattr("shardpiece.text.pretokenizers.compile_pattern", None)
+    changed = {**spec, "steps": [{**step, "tables": DFA(altered, dfa.transitions).to_spec()}]}
+    monkeypatch.setattr("shardpiece.text.steps.compile_pattern", None)
     assert PreTokenizer.from_spec(spec).split_text("caféx") == ["caféx"]
     frozen = PreTokenizer.from_spec(changed)
     assert frozen.split_text("caféx") == ["caf", "é", "x"]
@@ -200,16 +173,17 @@ def test_the_stored_tables_decide_not_the_installed_regex(monkeypatch):
     ],
 )
 def test_damaged_tables_never_reach_the_kernel(damage):
-    spec = PreTokenizer.named("gpt2").spec
+    spec = PreTokenizer("gpt2").spec
+    [step] = spec["steps"]
     with pytest.raises(FormatError, match="damaged"):
-        PreTokenizer.from_spec({**spec, "tables": {**spec["tables"], **damage}})
+        PreTokenizer.from_spec({**spec, "steps": [{**step, "tables": {**step["tables"], **damage}}]})
     with pytest.raises(FormatError, match="damaged"):
-        PreTokenizer.from_spec({**spec, "engine": "java"})
+        PreTokenizer.from_spec({**spec, "steps": [{**step, "engine": "java"}]})
 
 
 def test_a_pattern_that_reads_ahead_for_nothing_is_stopped(monkeypatch):
     monkeypatch.setattr(splitters, "WORK_PER_DOCUMENT", 1000)
-    greedy = PreTokenizer.named(r"(?:a+a+)+b|a")
+    greedy = PreTokenizer(r"(?:a+a+)+b|a")
     assert greedy.split_text("aab" * 1000) == ["aab"] * 1000
     with pytest.raises(DocumentError, match="too many steps") as caught:
         greedy.split(Documents.from_strings(["fine", "a" * 5000]))

@@ -2,9 +2,11 @@
 
 import re
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from shardpiece.errors import DocumentError
 from shardpiece.text.documents import Documents
 from shardpiece.text.special import SpecialTokenCutter
 
@@ -14,23 +16,45 @@ from shardpiece.text.special import SpecialTokenCutter
     st.lists(st.sampled_from(["<a>", "<|", "|", "<a>b", "日", "aa"]), unique=True, max_size=4),
 )
 def test_pieces_are_what_stands_between_tokens(texts, tokens):
-    pieces, owners, removed = SpecialTokenCutter(tokens).cut(Documents.from_strings(texts))
+    found = SpecialTokenCutter(tokens).cut(Documents.from_strings(texts))
     cut: list[list[str]] = [[] for _ in texts]
-    for p, d in enumerate(owners.tolist()):
-        cut[d].append(pieces.text(p))
+    between: list[list[str]] = [[] for _ in texts]
+    for p, d in enumerate(found.owners.tolist()):
+        cut[d].append(found.pieces.text(p))
+        if found.tokens[p] >= 0:
+            between[d].append(tokens[found.tokens[p]])
     if tokens:
         pattern = re.compile(
             "|".join(re.escape(t) for t in sorted(tokens, key=lambda t: (-len(t.encode()), t.encode())))
         )
         expected = [pattern.split(text) for text in texts]
+        assert between == [pattern.findall(text) for text in texts]
     else:
         expected = [[text] for text in texts]
-    assert [[p for p in parts if p] for parts in cut] == [[p for p in parts if p] for parts in expected]
-    assert removed == sum(len(parts) - 1 for parts in expected)
+    assert cut == expected
+    assert found.removed == sum(len(parts) - 1 for parts in expected)
 
 
 def test_a_token_across_two_documents_is_none():
-    pieces, owners, removed = SpecialTokenCutter(["<s>"]).cut(Documents.from_strings(["a<", "s>b<s>c", "<s", ">"]))
-    assert [pieces.text(p) for p in range(len(pieces))] == ["a<", "s>b", "c", "<s", ">"]
-    assert owners.tolist() == [0, 1, 1, 2, 3]
-    assert removed == 1
+    cut = SpecialTokenCutter(["<s>"]).cut(Documents.from_strings(["a<", "s>b<s>c", "<s", ">"]))
+    assert [cut.pieces.text(p) for p in range(len(cut.pieces))] == ["a<", "s>b", "c", "<s", ">"]
+    assert cut.owners.tolist() == [0, 1, 1, 2, 3]
+    assert cut.at_start.tolist() == [True, True, False, True, True]
+    assert cut.tokens.tolist() == [-1, 0, -1, -1, -1]
+    assert cut.removed == 1
+
+
+def test_the_first_document_with_a_token_is_refused():
+    cutter = SpecialTokenCutter(["<s>", "</s>"])
+    cutter.refuse(Documents.from_strings(["fine", "", "s>"]))
+    with pytest.raises(
+        DocumentError, match=r"special token '</s>' at byte 3 \(special_tokens_in_text: error"
+    ) as caught:
+        cutter.refuse(Documents.from_strings(["fine", "é </s> <s>", "<s>"]))
+    assert caught.value.index == 1
+
+
+def test_many_tokens_in_one_batch():
+    cut = SpecialTokenCutter(["ab"]).cut(Documents.from_strings(["ab" * 5000, "xab"]))
+    assert cut.removed == 5001
+    assert cut.pieces.size == 1

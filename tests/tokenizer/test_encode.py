@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import shardpiece
-from shardpiece.errors import ConfigError, FormatError
+from shardpiece.errors import ConfigError, DocumentError, FormatError
 from shardpiece.text.documents import Documents
 from shardpiece.text.pretokenizers import PreTokenizer
 from shardpiece.tokenizer import encode_kernels
@@ -135,6 +135,25 @@ def test_models_that_cannot_work_are_refused():
         BPEModel(singles, np.array([[97, 300]], np.int32))
     model = BPEModel((*singles, b"ab"), np.array([[97, 98]], np.int32))
     with pytest.raises(FormatError, match="ordinary token"):
-        Tokenizer(PreTokenizer.named("gpt2"), model, ("ab",))
+        Tokenizer(PreTokenizer("gpt2"), model, ("ab",))
     with pytest.raises(ConfigError, match="twice"):
-        Tokenizer(PreTokenizer.named("gpt2"), model, ("<s>", "<s>"))
+        Tokenizer(PreTokenizer("gpt2"), model, ("<s>", "<s>"))
+
+
+def test_special_tokens_in_text(tokenizer):
+    eos, pad = tokenizer.special_id("<|endoftext|>"), tokenizer.special_id("<|pad|>")
+    text = "low<|endoftext|><|pad|>er <|end"
+    assert tokenizer.encode(text, "token") == [
+        *tokenizer.encode("low"), eos, pad, *tokenizer.encode("er <|end"),
+    ]  # fmt: skip
+    assert tokenizer.decode(tokenizer.encode(text, "token")) == text
+    assert tokenizer.encode(text, "text") == tokenizer.encode(text)
+    assert eos not in tokenizer.encode(text)
+    batch = ["low", None, "", "<|pad|>", text, "x<|pad|>"]
+    encoded = tokenizer.encode_batch(batch, "token").to_pylist()
+    assert encoded == [None if one is None else tokenizer.encode(one, "token") for one in batch]
+    with pytest.raises(DocumentError, match=r"document 1: the text spells the special token '<\|pad\|>' at byte 1"):
+        tokenizer.encode_batch(["low", "x<|pad|>"], "error")
+    assert tokenizer.encode("low", "error") == tokenizer.encode("low")
+    with pytest.raises(ConfigError, match="not one of text, token, error"):
+        tokenizer.encode("low", "ids")

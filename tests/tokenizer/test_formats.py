@@ -6,10 +6,13 @@ import pytest
 
 import shardpiece
 from shardpiece.errors import FormatError
+from shardpiece.text import patterns
+from shardpiece.text.pretokenizers import PRETOKENIZERS
 from shardpiece.tokenizer import artifact
 from shardpiece.tokenizer.formats import huggingface, tiktoken
 from shardpiece.tokenizer.pieces import readable, show_pieces
 from tests.conftest import TEXTS
+from tests.text.test_pretokenizers import generated
 from tests.tokenizer.test_encode import random_model
 
 CORPUS = [text or "" for text in TEXTS]
@@ -39,10 +42,54 @@ def test_hugging_face_encodes_as_we_do(tokenizer, tmp_path):
     assert peer.get_vocab_size() == tokenizer.vocab_size
     for text in CORPUS:
         # Hugging Face always recognizes special tokens in text; we do not unless asked.
-        if "<|endoftext|>" not in text:
-            ids = tokenizer.encode(text)
-            assert peer.encode(text).ids == ids
-            assert peer.decode(ids) == text
+        ids = tokenizer.encode(text, special_tokens_in_text="token")
+        assert peer.encode(text).ids == ids
+        assert peer.decode(ids, skip_special_tokens=False) == text
+
+
+ENGINES = [
+    *((name, None) for name in PRETOKENIZERS if name not in patterns.PATTERNS),
+    ("gpt2", "nfc"),
+    ("bert", "bert"),
+    ("bert", {"type": "bert", "lowercase": False}),
+    ("cl100k_base", ["nfkd", "strip_accents", "lowercase", "nmt"]),
+    ("gpt2", ["strip", "collapse_spaces", {"type": "prepend", "text": "x"}]),
+    ("metaspace_first", [{"type": "replace", "literal": "a", "content": "b"}, {"type": "strip", "left": False}]),
+    ("whitespace_split", {"type": "replace", "pattern": "[aeiou]+", "content": "_"}),
+    (["whitespace_split", "metaspace"], {"type": "charsmap", "rule": "nmt_nfkc", "reference": "huggingface"}),
+    ({"type": "split", "pattern": "\\s", "behavior": "merged_with_next", "invert": True}, "nfd"),
+    ([{"type": "digit_groups", "size": 4}, "punctuation"], None),
+]
+
+
+@pytest.mark.parametrize(("pretokenizer", "normalizer"), ENGINES)
+def test_hugging_face_encodes_as_we_do_with_every_text_engine(pretokenizer, normalizer, tmp_path):
+    tokenizers = pytest.importorskip("tokenizers")
+    engine = shardpiece.TextEngine(pretokenizer, normalizer)
+    texts = [*CORPUS, *generated(300, 5), "a<s>b 1234567", " <s> <s>b", "<s>", " x", "<s> <s>"]
+    ours = shardpiece.train_bpe(
+        shardpiece.WordTable.from_texts(texts, engine), 700, tie_break="id", special_tokens=["<s>", "<|endoftext|>"]
+    )
+    artifact.save(ours, str(tmp_path))
+    assert shardpiece.load(str(tmp_path)).fingerprint == ours.fingerprint
+    peer = tokenizers.Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
+    encoded = ours.encode_batch(texts, special_tokens_in_text="token").to_pylist()
+    for text, ids in zip(texts, encoded, strict=True):
+        assert ids == peer.encode(text).ids, repr(text)
+
+
+@pytest.mark.parametrize("normalizer", ["nmt_nfkc", {"type": "sentencepiece"}])
+def test_what_tokenizer_json_cannot_say_is_refused_before_training(normalizer):
+    words = shardpiece.WordTable.from_texts(CORPUS, shardpiece.TextEngine("metaspace", normalizer))
+    with pytest.raises(FormatError, match="reference: huggingface"):
+        shardpiece.train_bpe(words, 300)
+
+
+def test_tiktoken_refuses_what_one_pattern_cannot_do():
+    for engine in (shardpiece.TextEngine("starcoder"), shardpiece.TextEngine("gpt2", "nfc")):
+        tokenizer = shardpiece.train_bpe(shardpiece.WordTable.from_texts(CORPUS, engine), 300)
+        with pytest.raises(FormatError, match="splits by one pattern"):
+            tiktoken.ranks(tokenizer)
 
 
 def test_tiktoken_encodes_as_we_do(tokenizer):
@@ -65,7 +112,7 @@ def test_tiktoken_file_has_every_rank(tokenizer, tmp_path):
 
 def test_tiktoken_refuses_what_it_cannot_express():
     model = random_model(3)
-    tokenizer = shardpiece.Tokenizer(shardpiece.PreTokenizer.named("gpt2"), model)
+    tokenizer = shardpiece.Tokenizer(shardpiece.PreTokenizer("gpt2"), model)
     with pytest.raises(FormatError, match="merge order"):
         tiktoken.ranks(tokenizer)
 

@@ -50,13 +50,13 @@ def rustbpe_tokens(texts, pattern, vocab_size) -> list[bytes]:
 def test_equals_hugging_face(words):
     pytest.importorskip("tokenizers")
     ours = shardpiece.train_bpe(words, 700, tie_break="id")
-    assert spelled_merges(ours) == hugging_face_merges(CORPUS, words.pretokenizer.pattern, 700)
+    assert spelled_merges(ours) == hugging_face_merges(CORPUS, words.engine.pretokenizer.pattern, 700)
 
 
 def test_equals_rustbpe(words):
     pytest.importorskip("rustbpe")
     ours = shardpiece.train_bpe(words, 700, tie_break="id", alphabet_order="raw")
-    assert list(ours.model.vocab) == rustbpe_tokens(CORPUS, words.pretokenizer.pattern, 700)
+    assert list(ours.model.vocab) == rustbpe_tokens(CORPUS, words.engine.pretokenizer.pattern, 700)
 
 
 def test_special_tokens_are_never_learned():
@@ -107,7 +107,7 @@ def test_words_beyond_the_limit_are_left_out_and_said():
         ({"vocab_size": 256, "special_tokens": ["<s>"]}, "need 257"),
         ({"vocab_size": 300, "alphabet_order": "random"}, "alphabet_order"),
         ({"vocab_size": 300, "tie_break": "random"}, "tie_break"),
-        ({"vocab_size": 300, "pretokenizer": "gpt2"}, "counted with pretokenizer 'llama3'"),
+        ({"vocab_size": 300, "engine": "gpt2"}, "counted with PreTokenizer..llama3"),
     ],
 )
 def test_settings_that_cannot_work(words, arguments, message):
@@ -116,10 +116,10 @@ def test_settings_that_cannot_work(words, arguments, message):
 
 
 def test_a_table_must_say_its_pretokenizer():
-    with pytest.raises(ConfigError, match="pass pretokenizer="):
+    with pytest.raises(ConfigError, match="pass engine="):
         shardpiece.train_bpe(shardpiece.WordTable.from_counts({"a": 1}), 300)
     table = shardpiece.WordTable.from_counts({"ab": 1})
-    assert shardpiece.train_bpe(table, 257, pretokenizer="gpt2").model.vocab[256] == b"ab"
+    assert shardpiece.train_bpe(table, 257, engine="gpt2").model.vocab[256] == b"ab"
 
 
 def test_an_empty_table_is_an_error():

@@ -35,7 +35,7 @@ from shardpiece.pipeline.tasks import (
     result_batch,
     run_tasks,
 )
-from shardpiece.text.pretokenizers import PreTokenizer
+from shardpiece.text.engine import TextEngine
 from shardpiece.text.special import SpecialTokenCutter
 from shardpiece.words import table as words
 from shardpiece.words.counter import WordCounter
@@ -63,12 +63,12 @@ def count(session: Callable[[], SparkSession], config: JobConfig) -> StageReport
     """
     output = storage.absolute(config.words_path)
     columns = Columns(config.text_column, group=config.group_column)
-    pretokenizer = PreTokenizer.named(config.pretokenizer)
+    engine = TextEngine(config.pretokenizer, config.normalizer)
     plan = plan_input(list_files(config.input), columns)
     special_tokens = sorted(config.train.special_tokens)
     key = plan_key(
         stage="count",
-        pretokenizer=pretokenizer.fingerprint,
+        engine=engine.fingerprint,
         special_tokens=special_tokens,
         columns=[config.text_column, config.group_column],
         invalid_utf8=config.invalid_utf8,
@@ -93,7 +93,7 @@ def count(session: Callable[[], SparkSession], config: JobConfig) -> StageReport
     )
     counters = Counters.create(spark)
     task = CountTask(
-        spark.sparkContext.broadcast(tasks), columns, pretokenizer.spec, special_tokens, config.invalid_utf8,
+        spark.sparkContext.broadcast(tasks), columns, engine.spec, special_tokens, config.invalid_utf8,
         int(config.count.memory_per_task), config.count.max_word_bytes, counters,
     )  # fmt: skip
     rows = spark.range(0, len(tasks), 1, max(1, len(tasks))).mapInArrow(run_tasks(task), _ROW_SCHEMA)
@@ -116,10 +116,9 @@ def count(session: Callable[[], SparkSession], config: JobConfig) -> StageReport
         "format": words.FORMAT,
         "version": words.VERSION,
         "key": key,
-        "fingerprint": words.fingerprint(sums, pretokenizer.fingerprint),
-        "normalizer": None,
-        "pretokenizer": pretokenizer.spec,
-        "pretokenizer_fingerprint": pretokenizer.fingerprint,
+        "fingerprint": words.fingerprint(sums, engine.fingerprint),
+        "engine": engine.spec,
+        "engine_fingerprint": engine.fingerprint,
         "special_tokens": special_tokens,
         "max_word_bytes": config.count.max_word_bytes,
         "distinct_words": sum(part["rows"] for part in parts),
@@ -146,7 +145,7 @@ class CountTask:
 
     tasks: Broadcast  # of list[list[Split]]: unpickled once per worker, not once per task
     columns: Columns
-    pretokenizer: dict
+    engine: dict
     special_tokens: list[str]
     invalid_utf8: str
     memory: int
@@ -154,19 +153,19 @@ class CountTask:
     counters: Counters
 
     def __call__(self, index: int) -> Iterator[pa.RecordBatch]:
-        pretokenizer = PreTokenizer.from_spec(self.pretokenizer)
+        engine = TextEngine.from_spec(self.engine)
         counter = WordCounter(self.memory, self.max_word_bytes)
         cutter = SpecialTokenCutter(self.special_tokens)
         statistics = dict.fromkeys(_STATISTICS, 0)
         splits = self.tasks.value[index]
         for split, row, batch, documents in read_documents(splits, self.columns, self.invalid_utf8):
-            pieces, owners, removed = cutter.cut(documents)
-            with document_errors(split, row, owners):
-                found = pretokenizer.split(pieces)
+            cut = cutter.cut(documents)
+            with document_errors(split, row, cut.owners):
+                found = engine.split(cut.pieces, cut.at_start)
             groups = None
             if self.columns.group:
                 names = plain_values(split, batch, self.columns.group).to_pylist()
-                groups = [names[d] or "" for d in owners.tolist()]
+                groups = [names[d] or "" for d in cut.owners.tolist()]
             yield from map(_word_rows, counter.add(found, groups))
             statistics["documents"] += len(documents)
             statistics["null_documents"] += documents.nulls
@@ -174,7 +173,7 @@ class CountTask:
             statistics["replaced_documents"] += documents.replaced
             statistics["bytes"] += documents.size
             statistics["words"] += len(found.ends)
-            statistics["special_tokens"] += removed
+            statistics["special_tokens"] += cut.removed
             self.counters.documents.add(len(documents))
             self.counters.bytes.add(documents.size)
         yield from map(_word_rows, counter.drain())

@@ -69,6 +69,7 @@ def encode(session: Callable[[], SparkSession], config: JobConfig) -> StageRepor
         format=settings.format,
         eos=eos,
         empty_documents=settings.empty_documents,
+        special_tokens_in_text=settings.special_tokens_in_text,
         invalid_utf8=config.invalid_utf8,
         columns=[config.text_column, config.id_column],
         input=plan.ledger(),
@@ -92,7 +93,7 @@ def encode(session: Callable[[], SparkSession], config: JobConfig) -> StageRepor
     counters = Counters.create(spark)
     task = EncodeTask(
         spark.sparkContext.broadcast(shards), columns, config.invalid_utf8, output, key, settings.format, eos,
-        settings.empty_documents == "keep", tokenizer.fingerprint,
+        settings.empty_documents == "keep", settings.special_tokens_in_text, tokenizer.fingerprint,
         spark.sparkContext.broadcast(artifact.to_files(tokenizer)), counters,
     )  # fmt: skip
     results_frame = spark.range(0, len(shards), 1, max(1, len(shards))).mapInArrow(run_tasks(task), RESULT_SCHEMA)
@@ -121,6 +122,7 @@ class EncodeTask:
     shard_format: str
     eos: int | None
     keep_empty: bool
+    special_tokens_in_text: str
     fingerprint: str
     tokenizer_files: Broadcast
     counters: Counters
@@ -153,7 +155,7 @@ class EncodeTask:
     def _batches(self, shard: Shard, tokenizer: Tokenizer, statistics: dict[str, int]) -> Iterator[TokenBatch]:
         for split, row, batch, documents in read_documents(shard.splits, self.columns, self.invalid_utf8):
             with document_errors(split, row):
-                tokens, offsets = tokenizer.encode_documents(documents)
+                tokens, offsets = tokenizer.encode_documents(documents, self.special_tokens_in_text)
             ids = self._ids(split, row, batch)
             if not self.keep_empty:
                 kept = np.diff(documents.offsets) > 0
@@ -201,11 +203,13 @@ def _manifest(config, tokenizer, key, eos, plan, results) -> dict:
         "version": manifests.VERSION,
         "key": key,
         "tokenizer": tokenizer.fingerprint,
+        "engine": tokenizer.engine.fingerprint,
         "vocab_size": tokenizer.vocab_size,
         "shard_format": config.encode.format,
         "dtype": token_dtype(tokenizer.vocab_size).name if config.encode.format == "bin" else "int32",
         "eos": {"appended": eos is not None, "id": eos},
         "empty_documents": config.encode.empty_documents,
+        "special_tokens_in_text": config.encode.special_tokens_in_text,
         "invalid_utf8": config.invalid_utf8,
         "totals": {name: sum(shard[name] for shard in shards) for name in _STATISTICS},
         "input": plan.ledger(),

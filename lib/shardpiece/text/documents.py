@@ -92,12 +92,14 @@ class Words:
     """What a pre-tokenizer makes of documents. ``data``: uint8, the words' UTF-8 bytes one after the other: the
     documents' own array, or a new one where text was removed or added. ``start``: where the first word begins;
     ``ends``: int64, where each word ends and the next one begins; ``document_ends``: int64 [documents], the number of
-    words up to and including each document. No word is empty."""
+    words up to and including each document. No word is empty. ``at_start``: bool [documents], whether the first word of
+    each document begins where the document does; None: all do."""
 
     data: np.ndarray
     start: int
     ends: np.ndarray
     document_ends: np.ndarray
+    at_start: np.ndarray | None = None
 
     @property
     def size(self) -> int:

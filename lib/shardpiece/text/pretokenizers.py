@@ -1,164 +1,203 @@
 """Pre-tokenizers: documents cut into words, the pieces that no token crosses.
 
-One object counts and encodes, so training and inference cannot split differently; its ``fingerprint`` goes into the
-word table, the tokenizer and the shards. It carries the tables its pattern was compiled to, classes of code points
-included: a tokenizer that is loaded never asks the installed ``regex`` what a letter is.
+A pre-tokenizer is a sequence of steps (see ``steps``), each with the tables its pattern was compiled to, classes of code
+points included: one that is loaded never asks an installed library what a letter is.
 """
 
 import hashlib
-import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
 from difflib import get_close_matches
+from typing import Any
 
 import numpy as np
 import regex
 
 from shardpiece import storage
-from shardpiece.errors import ConfigError, DocumentError, FormatError, ShardpieceWarning
-from shardpiece.text.dfa import DFA, compile_pattern
+from shardpiece.errors import ConfigError, FormatError
+from shardpiece.text import patterns as p
 from shardpiece.text.documents import Documents, Words
-from shardpiece.text.patterns import ALIASES, PATTERNS
-from shardpiece.text.regex_syntax import UnsupportedPattern
-from shardpiece.text.splitter import Splitter
+from shardpiece.text.steps import (
+    ByteStep,
+    DigitGroupsStep,
+    MetaspaceStep,
+    SplitStep,
+    Step,
+    check_pattern,
+    step_from_spec,
+    whole_documents,
+)
+from shardpiece.text.unicode_sets import UNICODE_VERSION
 
-# Where the regex module has to split, a pattern may be exponential on some text. Seconds per document, and per megabyte.
-TIMEOUT_SECONDS = 30.0
-TIMEOUT_SECONDS_PER_MB = 20.0
+Setting = str | dict[str, Any] | list[str | dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Named:
+    """A pre-tokenizer with a name: what makes its steps, where it comes from, and its patterns for people to read."""
+
+    make: Callable[[], list[Step]]
+    description: str
+    patterns: tuple[str, ...] = ()
+
+
+def _published(pattern: str, description: str) -> Named:
+    return Named(lambda: [SplitStep(pattern)], description, (pattern,))
+
+
+def _kept(kind: str, pattern: str, description: str, shown: str) -> Named:
+    """Matches are the words, what stands between them is dropped."""
+    return Named(lambda: [SplitStep(pattern, "removed", True, kind)], description, (shown,))
+
+
+def _apart(kind: str, pattern: str, description: str, shown: str) -> Named:
+    return Named(lambda: [SplitStep(pattern, kind=kind)], description, (shown,))
+
+
+def _metaspace(prepend: str, where: str) -> Named:
+    return Named(lambda: [MetaspaceStep(prepend=prepend)], f"spaces as ▁, which begins a word; put in front of {where}")
+
+
+_GPT2 = p.PATTERNS["gpt2"]
+PRETOKENIZERS: dict[str, Named] = {
+    "gpt2": _published(_GPT2, "GPT-2; Hugging Face ByteLevel"),
+    "r50k_base": _published(_GPT2, "the same by its name in tiktoken"),
+    "p50k_base": _published(_GPT2, "the same by its name in tiktoken"),
+    "gpt_neox": _published(_GPT2, "the same by its name at EleutherAI"),
+    "cl100k_base": _published(p.PATTERNS["cl100k_base"], "GPT-3.5 and GPT-4"),
+    "o200k_base": _published(p.PATTERNS["o200k_base"], "GPT-4o and later"),
+    "llama3": _published(p.PATTERNS["llama3"], "Llama 3"),
+    "qwen2": _published(p.PATTERNS["qwen2"], "Qwen 2 and 3: as llama3, every digit alone"),
+    "tekken": _published(p.PATTERNS["tekken"], "Mistral's Tekken"),
+    "deepseek_v3": Named(
+        lambda: [SplitStep(pattern) for pattern in p.DEEPSEEK_V3], "DeepSeek V3 and R1", p.DEEPSEEK_V3
+    ),
+    "starcoder": Named(
+        lambda: [SplitStep(p.DIGIT, kind="digits"), SplitStep(_GPT2)],
+        "StarCoder: every digit alone, then gpt2",
+        (r"\p{N}", _GPT2),
+    ),
+    "bert": _kept("bert", p.BERT, "BERT: punctuation and CJK characters apart, white space dropped", ""),
+    "whitespace": _kept("whitespace", p.WHITESPACE, "runs of letters and runs of signs, white space dropped", p.WHITESPACE),
+    "whitespace_split": _kept("whitespace_split", p.WHITESPACE_SPLIT, "what stands between white space", r"\S+"),
+    "metaspace": _metaspace("always", "every text"),
+    "metaspace_first": _metaspace("first", "the text that begins a document"),
+    "metaspace_never": _metaspace("never", "nothing"),
+    "unicode_scripts": _kept("unicode_scripts", "", "runs of one script (Hiragana and Katakana count as Han)", ""),
+    "digits": _apart("digits", p.DIGIT, "every digit apart", r"\p{N}"),
+    "digits_runs": _apart("digits", p.DIGITS, "every number apart", r"\p{N}+"),
+    "digits_left3": _published(p.NUMBER_GROUPS, "numbers in groups of three, from the left"),
+    "digits_right3": Named(
+        lambda: [DigitGroupsStep(SplitStep(p.NUMBERS))], "numbers in groups of three, from the right (1 234 567)"
+    ),
+    "punctuation": _apart("punctuation", p.PUNCTUATION, "every punctuation character apart", r"\p{P} and ASCII's signs"),
+    "word": _published(p.WORD, "words with the white space before them: nothing is dropped"),
+    "character": _published(p.CHARACTER, "every code point"),
+    "byte": Named(lambda: [ByteStep()], "every byte (ByT5)"),
+    "none": Named(list, "whole documents"),
+}  # fmt: skip
+"""The named pre-tokenizers, each exactly what its reference implementation does."""
 
 
 class PreTokenizer:
-    """Splits documents by a pattern. Text between matches is a word too, so that nothing is lost (as Hugging Face's
-    ``Split(behavior="isolated")`` does); an empty match is a border between two words.
+    """Splits documents. ``setting``: a name of PRETOKENIZERS; a regular expression, whose matches and what stands between
+    them are the words; {"type": "split", "pattern": ..., "behavior": ..., "invert": ...} (see SplitStep), {"type":
+    "metaspace", "replacement": ..., "prepend": ..., "split": ...} (see MetaspaceStep) or {"type": "digit_groups",
+    "size": ...}; or a list of these, each applied to the words of the one before.
 
-    ``pattern``: a regular expression in the syntax of the ``regex`` module; ``name``: its published name or None. The
-    pattern is compiled to an automaton (``dfa``); where that cannot express it, the ``regex`` module splits, some twenty
-    times slower, and a ShardpieceWarning names the construct. Raises ConfigError when it is no regular expression.
+    Raises ConfigError for what is none of them.
     """
 
-    def __init__(self, pattern: str, name: str | None = None):
-        try:
-            compiled = regex.compile(pattern)
-        except (regex.error, RecursionError, OverflowError) as error:
-            raise ConfigError(
-                f"pretokenizer: {pattern!r} is not a known name ({', '.join(PATTERNS)}) "
-                f"nor a regular expression that compiles ({error})"
-            ) from None
-        if compiled.flags & regex.REVERSE:
-            raise ConfigError(f"pretokenizer: {pattern!r} searches backwards, which words cannot be cut by")
-        self.pattern, self.name = pattern, name
-        self.unicode = f"regex {regex.__version__}"
-        try:
-            self._set_engine(compile_pattern(pattern))
-        except UnsupportedPattern as error:
-            self._set_engine(None)
-            warnings.warn(
-                f"pretokenizer: {error} cannot be compiled; the regex module splits instead, some twenty times slower",
-                ShardpieceWarning,
-                stacklevel=2,
-            )
-
-    def _set_engine(self, dfa: DFA | None) -> None:
-        self.dfa = dfa
-        self._splitter = None if dfa is None else Splitter(dfa)
-        self._regex = regex.compile(self.pattern) if dfa is None else None
-
-    @classmethod
-    def named(cls, name_or_pattern: str) -> "PreTokenizer":
-        """A published pre-tokenizer by its name, or any regular expression.
-
-        Raises ConfigError for a pattern that does not compile, and for a plain word that looks like a misspelt name.
-        """
-        name_or_pattern = ALIASES.get(name_or_pattern, name_or_pattern)
-        if name_or_pattern in PATTERNS:
-            return cls(PATTERNS[name_or_pattern], name_or_pattern)
-        if name_or_pattern.replace("_", "").replace("-", "").isalnum():
-            close = get_close_matches(name_or_pattern, PATTERNS, 1)
-            hint = f"; did you mean {close[0]!r}?" if close else ""
-            raise ConfigError(
-                f"pretokenizer {name_or_pattern!r} is not one of {', '.join(PATTERNS)}{hint} "
-                f"(a regular expression of letters alone can be written as (?:...))"
-            )
-        return cls(name_or_pattern)
+    def __init__(self, setting: Setting):
+        self.name = setting if isinstance(setting, str) and setting in PRETOKENIZERS else None
+        self.steps: tuple[Step, ...] = tuple(_steps(setting))
+        self.unicode = UNICODE_VERSION
 
     @classmethod
     def from_spec(cls, spec: dict) -> "PreTokenizer":
         """The pre-tokenizer of an artifact, with the tables stored there. Raises FormatError when they are damaged."""
         self = cls.__new__(cls)
         try:
-            self.pattern, self.name, self.unicode = spec["pattern"], spec["name"], spec["unicode"]
-            if spec["engine"] not in ("dfa", "regex"):
-                raise ValueError(f"unknown engine {spec['engine']!r}")
-            self._set_engine(DFA.from_spec(spec["tables"]) if spec["engine"] == "dfa" else None)
+            self.name, self.unicode = spec["name"], spec["unicode"]
+            self.steps = tuple(step_from_spec(step) for step in spec["steps"])
         except (KeyError, TypeError, ValueError, AttributeError, regex.error) as error:
             raise FormatError(f"the stored pre-tokenizer is damaged ({type(error).__name__}: {error})") from None
-        installed = f"regex {regex.__version__}"
-        if self.dfa is None and self.unicode != installed:
-            warnings.warn(
-                f"pretokenizer: split by {self.unicode} when it was made, by {installed} now: "
-                f"characters that Unicode has changed in between may be split differently",
-                ShardpieceWarning,
-                stacklevel=2,
-            )
         return self
 
     @property
     def spec(self) -> dict:
         """Everything that decides the splits, as stored in artifacts."""
-        tables = {} if self.dfa is None else {"tables": self.dfa.to_spec()}
-        engine = "regex" if self.dfa is None else "dfa"
-        return {"name": self.name, "pattern": self.pattern, "engine": engine, "unicode": self.unicode, **tables}
+        return {"name": self.name, "unicode": self.unicode, "steps": [step.spec for step in self.steps]}
 
     @property
     def fingerprint(self) -> str:
-        """SHA-256 of the pattern and its tables (for the regex engine, of the pattern and that module's version)."""
-        how = self.unicode if self.dfa is None else self.dfa.to_spec()
-        return hashlib.sha256(storage.canonical_json({"pattern": self.pattern, "how": how})).hexdigest()
+        """SHA-256 of the steps with their tables (where the regex module splits, with that module's version)."""
+        return hashlib.sha256(storage.canonical_json([step.spec for step in self.steps])).hexdigest()
+
+    @property
+    def pattern(self) -> str | None:
+        """The one pattern that makes these splits; None where it takes more than that."""
+        if len(self.steps) == 1 and self.steps[0].kind == "split" and self.steps[0].behavior == "isolated":
+            return self.steps[0].pattern
+        return None
 
     def __repr__(self) -> str:
-        return f"PreTokenizer({self.name or self.pattern!r})"
+        return f"PreTokenizer({self.name or self.pattern or [step.kind for step in self.steps]!r})"
 
-    def split(self, documents: Documents) -> Words:
-        """Cut every document. Raises DocumentError for the first one on which the pattern runs too long."""
-        if self._splitter is not None:
-            return Words(documents.data, int(documents.offsets[0]), *self._splitter.split(documents))
-        ends: list[np.ndarray] = []
-        document_ends = np.zeros(len(documents), np.int64)
-        total = 0
-        offsets = documents.offsets
-        for d in range(len(documents)):
-            start, end = int(offsets[d]), int(offsets[d + 1])
-            if end > start:
-                word_ends = self._split_by_regex(documents.data[start:end], d)
-                word_ends += start
-                ends.append(word_ends)
-                total += len(word_ends)
-            document_ends[d] = total
-        all_ends = np.concatenate(ends) if ends else np.empty(0, np.int64)
-        return Words(documents.data, int(documents.offsets[0]), all_ends, document_ends)
+    def split(self, documents: Documents, at_start: np.ndarray | None = None) -> Words:
+        """Cut every document. ``at_start``: bool [documents], whether each one is the beginning of a text and not a later
+        part of it. Raises DocumentError for the first one on which a pattern runs too long."""
+        words = whole_documents(documents, at_start)
+        for step in self.steps:
+            words = step.apply(words)
+        return words
 
     def split_text(self, text: str) -> list[str]:
-        """The words of one text."""
-        return [word.decode() for word in self.split(Documents.from_strings([text])).to_list()[0]]
+        """The words of one text; bytes that are no characters (as ``byte`` makes them) as \\xNN."""
+        [words] = self.split(Documents.from_strings([text])).to_list()
+        return [word.decode(errors="backslashreplace") for word in words]
 
-    def _split_by_regex(self, raw: np.ndarray, d: int) -> np.ndarray:
-        """Byte ends of the words of one document."""
-        text = raw.tobytes().decode()
-        timeout = TIMEOUT_SECONDS + TIMEOUT_SECONDS_PER_MB * len(raw) / 1e6
-        borders: list[int] = []
-        last = 0
-        try:
-            for match in self._regex.finditer(text, timeout=timeout):
-                for border in match.span():
-                    if border > last:
-                        borders.append(border)
-                        last = border
-        except TimeoutError:
-            raise DocumentError(
-                d,
-                f"the pre-tokenizer pattern ran for more than {timeout:.0f} s on this document of "
-                f"{len(raw):,} bytes; simplify the pattern or leave the document out",
-            ) from None
-        if last < len(text):
-            borders.append(len(text))
-        # Byte offset at which each character begins, and the end.
-        starts = np.append(np.flatnonzero((raw & 0xC0) != 0x80), len(raw))
-        return starts[borders]
+
+def _steps(setting: Setting) -> list[Step]:
+    if isinstance(setting, list | tuple):
+        return [step for part in setting for step in _steps(part)]
+    if isinstance(setting, dict):
+        return [_step(dict(setting))]
+    if not isinstance(setting, str) or not setting:
+        raise ConfigError(f"pretokenizer: expected a name, a pattern, a step or a list of these, not {setting!r}")
+    if setting in PRETOKENIZERS:
+        return PRETOKENIZERS[setting].make()
+    if setting.replace("_", "").replace("-", "").isalnum():
+        close = get_close_matches(setting, PRETOKENIZERS, 1)
+        hint = f"; did you mean {close[0]!r}?" if close else f" ({', '.join(PRETOKENIZERS)})"
+        raise ConfigError(
+            f"pretokenizer {setting!r} is not a known name{hint} "
+            f"(a regular expression of letters alone can be written as (?:...))"
+        )
+    check_pattern(setting)
+    return [SplitStep(setting)]
+
+
+def _step(setting: dict[str, Any]) -> Step:
+    kind = setting.pop("type", None)
+    allowed = {
+        "split": ("pattern", "behavior", "invert"),
+        "metaspace": ("replacement", "prepend", "split"),
+        "digit_groups": ("size",),
+    }
+    if kind not in allowed:
+        raise ConfigError(f"pretokenizer: type {kind!r} is not one of {', '.join(allowed)}")
+    unknown = [key for key in setting if key not in allowed[kind]]
+    if unknown:
+        raise ConfigError(f"pretokenizer {kind}: unknown key {unknown[0]!r} (known: {', '.join(allowed[kind])})")
+    for key in ("invert", "split"):
+        if not isinstance(setting.get(key, True), bool):
+            raise ConfigError(f"pretokenizer {kind}: {key} is true or false, not {setting[key]!r}")
+    if kind == "metaspace":
+        return MetaspaceStep(**setting)
+    if kind == "digit_groups":
+        return DigitGroupsStep(SplitStep(p.NUMBERS), setting.get("size", 3))
+    if not isinstance(setting.get("pattern"), str):
+        raise ConfigError("pretokenizer split: a pattern is missing")
+    check_pattern(setting["pattern"])
+    return SplitStep(**setting)

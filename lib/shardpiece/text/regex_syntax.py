@@ -64,7 +64,7 @@ Node = Chars | Sequence | Choice | Repeat | LookAhead | End
 
 MAX_REPEAT = 64
 _ESCAPES = {"n": "\n", "r": "\r", "t": "\t", "f": "\f", "v": "\v", "a": "\a"}
-_SHORTHANDS = "sSdDwW"
+_SHORTHANDS = {"s": "space", "d": "Nd", "w": "word"}
 _QUANTIFIER = re.compile(r"\{(\d*)(,?)(\d*)\}")
 _INLINE_FLAGS = re.compile(r"\(\?([is]*)(-([is]+))?([:)])")
 
@@ -139,7 +139,7 @@ class _Parser:
         if self.take("["):
             return Chars(self.char_class(flags, start))
         if self.take("."):
-            return Chars(unicode_sets.members(f"(?{'s' if 's' in flags else '-s'}:.)"))
+            return Chars(unicode_sets.complement(unicode_sets.from_code_points([] if "s" in flags else [ord("\n")])))
         if self.pattern[self.at] in "^$":
             raise UnsupportedPattern(f"anchor {self.pattern[self.at]}")
         if self.take("\\"):
@@ -173,49 +173,82 @@ class _Parser:
         return inner
 
     def literal(self, character: str, flags: frozenset[str]) -> np.ndarray:
-        folded = unicode_sets.caseless(character) if "i" in flags else {ord(character)}
-        return unicode_sets.from_code_points(folded)
+        return self.range(character, character, flags)
 
-    def asked(self, expression: str, flags: frozenset[str]) -> np.ndarray:
-        """The set of a class or property, by the regex module's own judgement."""
-        return unicode_sets.members(f"(?i:{expression})" if "i" in flags else expression)
+    def range(self, first: str, last: str, flags: frozenset[str]) -> np.ndarray:
+        if "i" in flags:
+            return unicode_sets.caseless(first, last)
+        return unicode_sets.from_range(ord(first), ord(last))
 
     def escape(self, start: int, flags: frozenset[str]) -> np.ndarray:
         """The set of what stands after a backslash."""
+        found = self.escaped(start, flags)
+        return self.literal(found, flags) if isinstance(found, str) else found
+
+    def escaped(self, start: int, flags: frozenset[str]) -> str | np.ndarray:
+        """What stands after a backslash: a character, or the set of a shorthand or property."""
         letter = self.pattern[self.at]
         self.at += 1
         if letter in _ESCAPES:
-            return self.literal(_ESCAPES[letter], flags)
-        if letter in _SHORTHANDS:
-            return self.asked(f"\\{letter}", flags)
+            return _ESCAPES[letter]
+        if letter.lower() in _SHORTHANDS:
+            members = unicode_sets.frozen(_SHORTHANDS[letter.lower()])
+            return unicode_sets.complement(members) if letter.isupper() else members
         if letter in "pP":
-            end = self.pattern.find("}", self.at)
-            if not self.peek("{") or end < 0:
-                raise UnsupportedPattern(f"property {self.pattern[start : start + 4]}")
-            self.at = end + 1
-            return self.asked(self.pattern[start : self.at], flags)
+            return self.property(start, letter == "P", flags)
         for prefix, digits in (("x", 2), ("u", 4), ("U", 8)):
             if letter == prefix:
                 text = self.pattern[self.at : self.at + digits]
                 if not re.fullmatch(f"[0-9A-Fa-f]{{{digits}}}", text):
                     raise UnsupportedPattern(f"escape \\{letter}{text}")
                 self.at += digits
-                return self.literal(chr(int(text, 16)), flags)
+                return chr(int(text, 16))
         if letter.isalnum():
             raise UnsupportedPattern(f"escape \\{letter}")
-        return self.literal(letter, flags)
+        return letter
+
+    def property(self, start: int, negative: bool, flags: frozenset[str]) -> np.ndarray:
+        end = self.pattern.find("}", self.at)
+        if not self.peek("{") or end < 0:
+            raise UnsupportedPattern(f"property {self.pattern[start : start + 4]}")
+        name = self.pattern[self.at + 1 : end]
+        self.at = end + 1
+        negative ^= name.startswith("^")
+        name = name.removeprefix("^")
+        if "i" in flags:  # there regex takes \p{Lu} for any letter with a case
+            members = unicode_sets.asked(rf"(?i:\p{{{name}}})") & ~unicode_sets.frozen("Cn")
+        else:
+            members = unicode_sets.members(name)
+        return unicode_sets.complement(members) if negative else members
 
     def char_class(self, flags: frozenset[str], start: int) -> np.ndarray:
-        """A class in brackets, whose first one is behind us: its end is found here, its meaning is asked of regex."""
-        self.take("^")
+        """A class in brackets, whose first one is behind us."""
+        negative = self.take("^")
+        members = unicode_sets.empty()
         first = True
         while first or not self.peek("]"):
-            if self.at >= len(self.pattern) or any(map(self.peek, ("[", "&&", "--", "||", "~~"))):
-                raise UnsupportedPattern(f"class {self.pattern[start : start + 12]}")
+            item = self.class_item(start, flags)
             first = False
-            self.at += 2 if self.peek("\\") else 1
+            if not isinstance(item, str):
+                members |= item
+            elif self.peek("-") and not self.peek("-]"):
+                self.at += 1
+                last = self.class_item(start, flags)
+                if not isinstance(last, str) or last < item:
+                    raise UnsupportedPattern(f"range in the class {self.pattern[start : start + 12]}")
+                members |= self.range(item, last, flags)
+            else:
+                members |= self.literal(item, flags)
         self.at += 1
-        return self.asked(self.pattern[start : self.at], flags)
+        return unicode_sets.complement(members) if negative else members
+
+    def class_item(self, start: int, flags: frozenset[str]) -> str | np.ndarray:
+        if self.at >= len(self.pattern) or any(map(self.peek, ("[", "&&", "--", "||", "~~"))):
+            raise UnsupportedPattern(f"class {self.pattern[start : start + 12]}")
+        if self.take("\\"):
+            return self.escaped(self.at - 1, flags)
+        self.at += 1
+        return self.pattern[self.at - 1]
 
 
 def _single(node: Node) -> np.ndarray:

@@ -1,176 +1,237 @@
-"""Numba kernel that splits documents by a compiled pattern.
+"""Numba kernels that split documents by a compiled pattern.
 
-``step`` (uint16 [states * 256]) holds the transition of each state and ASCII byte, OTHER for bytes from 0x80 on;
-``transitions`` (uint16 [states, classes + 1]) those of each class (see ``dfa``). ``loops`` (uint8 [states * 256]) is 1
-where a state leads to itself with a match before the byte: such runs are skipped without the chain of table look-ups.
-``range_loops`` (uint64 [states, 3]) does eight bytes at a time for states that loop over a range of ASCII letters (see
-``letter_range``); the third value is 0 for the others.
+``transduce`` takes one look-up a character and has no branch that depends on where words end: see ``splitter`` for the
+machine it runs. ``match_end`` runs the automaton itself for one word, where that machine gives up. ASCII text goes
+through ``window_kernels`` for patterns that have one.
+
+Classes of characters: ``ascii_classes`` uint8 [128]; otherwise code point c has the class
+``block_classes``[``blocks``[c >> 6] << 6 | c & 63] (uint16 [0x110000 >> 6], uint8), so that a script stays in the cache.
 
 Reads beyond a document stop at the end of the data, for valid UTF-8 and anything else.
 """
 
 import numpy as np
 
-from shardpiece.intrinsics import load64, trailing_zeros
-from shardpiece.kernel_cache import kernel
+from shardpiece.intrinsics import get, get_sum, put
+from shardpiece.kernel_cache import plain_kernel
 from shardpiece.text.dfa import DEAD, START
-
-OTHER = np.uint16(0xFFFF)
+from shardpiece.text.window_kernels import NO_WINDOWS, WINDOW_ROOM, split_windows
 
 DONE = 0
 FULL = 1
 TOO_MUCH_WORK = 2
 
 STATE_DOCUMENT = 0
-STATE_POSITION = 1
-STATE_WORD_START = 2
-STATE_WORDS = 3
-STATE_WORK = 4
-STATE_SIZE = 5
+STATE_WORD_START = 1
+STATE_WORDS = 2
+STATE_WORK = 3
+STATE_SIZE = 4
 
-_HIGH_BITS = np.uint64(0x8080808080808080)
-_LOW_BITS = np.uint64(0x7F7F7F7F7F7F7F7F)
-_REPLACEMENT = 0xFFFD
+GIVE_UP = 0
+SLOTS = 8
+"""Words that the machine may leave open at a time; ``ends`` needs this much room behind the words."""
+
+# Bytes that the machine runs before windows are tried again: doubled as long as they get nowhere.
+_LEAST_STRIDE = 64
+_MOST_STRIDE = 4096
+_FEW_BYTES = 32
+
+_REPLACEMENT_BLOCK = 0xFFFD >> 6
+_REPLACEMENT_OFFSET = 0xFFFD & 63
+_LAST_BLOCK = 0x10FFFF >> 6
 
 
-@kernel
-def decode_class(data, position, end, class_of):
-    """Class and width in bytes of the character at a byte >= 0x80; a sequence cut off by ``end`` is U+FFFD."""
-    b = np.int64(data[position])
+@plain_kernel
+def class_at(data, position, end, ascii_classes, blocks, block_classes):
+    """Class and width in bytes of the character at position < end; a sequence cut off by ``end`` is U+FFFD."""
+    b = np.int64(get(data, position))
+    if b < 0x80:
+        return np.int64(get(ascii_classes, b)), np.int64(1)
+    block = np.int64(_REPLACEMENT_BLOCK)
+    offset = np.int64(_REPLACEMENT_OFFSET)
+    width = np.int64(1)
     if b < 0xE0:
-        if position + 2 > end:
-            return np.int64(class_of[_REPLACEMENT]), np.int64(1)
-        return np.int64(class_of[((b & 0x1F) << 6) | (np.int64(data[position + 1]) & 0x3F)]), np.int64(2)
-    if b < 0xF0:
-        if position + 3 > end:
-            return np.int64(class_of[_REPLACEMENT]), np.int64(1)
-        code_point = (
-            ((b & 0x0F) << 12) | ((np.int64(data[position + 1]) & 0x3F) << 6) | (np.int64(data[position + 2]) & 0x3F)
+        if position + 2 <= end:
+            block = b & 0x1F
+            offset = np.int64(get(data, position + 1)) & 0x3F
+            width = np.int64(2)
+    elif b < 0xF0:
+        if position + 3 <= end:
+            block = ((b & 0x0F) << 6) | (np.int64(get(data, position + 1)) & 0x3F)
+            offset = np.int64(get(data, position + 2)) & 0x3F
+            width = np.int64(3)
+    elif position + 4 <= end:
+        block = (
+            ((b & 0x07) << 12)
+            | ((np.int64(get(data, position + 1)) & 0x3F) << 6)
+            | (np.int64(get(data, position + 2)) & 0x3F)
         )
-        return np.int64(class_of[code_point]), np.int64(3)
-    if position + 4 > end:
-        return np.int64(class_of[_REPLACEMENT]), np.int64(1)
-    code_point = (
-        ((b & 0x07) << 18)
-        | ((np.int64(data[position + 1]) & 0x3F) << 12)
-        | ((np.int64(data[position + 2]) & 0x3F) << 6)
-        | (np.int64(data[position + 3]) & 0x3F)
-    )
-    if code_point > 0x10FFFF:
-        code_point = np.int64(_REPLACEMENT)
-    return np.int64(class_of[code_point]), np.int64(4)
+        offset = np.int64(get(data, position + 3)) & 0x3F
+        width = np.int64(4)
+        if block > _LAST_BLOCK:
+            block = np.int64(_REPLACEMENT_BLOCK)
+            offset = np.int64(_REPLACEMENT_OFFSET)
+    return np.int64(get(block_classes, (np.int64(get(blocks, block)) << 6) | offset)), width
 
 
-@kernel
-def range_end(data, position, end, fold, below, above):
-    """End of the run of letters from ``position``: bytes b with first <= b | fold <= last, eight at a time; ``below``
-    and ``above`` are 0x80 - first and 0x7F - last in every byte."""
-    while position + 8 <= end:
-        x = load64(data, position)
-        folded = (x | fold) & _LOW_BITS
-        inside = (folded + below) & ~(folded + above) & ~x & _HIGH_BITS
-        outside = inside ^ _HIGH_BITS
-        if outside != 0:
-            return position + (trailing_zeros(outside) >> 3)
-        position += 8
-    return position
+@plain_kernel
+def transduce(data, position, limit, end, ascii_classes, blocks, block_classes, following, output, state, ends, words):
+    """Run the machine from ``position`` until ``limit`` is reached or it gives up: (position, state, words).
+
+    ``following`` (uint32) and ``output`` (uint8) are indexed by state + class; output is the word whose end is set to
+    the position, counted from ``words``, plus 8 times the number of words that are settled. The caller guarantees
+    limit <= end and room for limit - position + SLOTS more words.
+    """
+    while position < limit:
+        c, width = class_at(data, position, end, ascii_classes, blocks, block_classes)
+        out = np.int64(get_sum(output, c, state))
+        state = np.int64(get_sum(following, c, state))
+        if state == GIVE_UP:
+            break
+        put(ends, words + (out & 7), position)
+        words += out >> 3
+        position += width
+    return position, state, words
 
 
-@kernel
-def match_end(data, start, end, class_of, step, transitions, loops, range_loops):
+@plain_kernel
+def match_end(data, start, end, ascii_classes, blocks, block_classes, transitions):
     """(end of the match that begins at ``start``, or ``start`` if there is none; how far was read)."""
-    columns = transitions.shape[1]
     state = np.int64(START)
     position = start
     last = start
     while position < end:
-        b = np.int64(data[position])
-        x = np.int64(step[(state << 8) | b])
-        width = np.int64(1)
-        if x == OTHER:
-            c, width = decode_class(data, position, end, class_of)
-            x = np.int64(transitions[state, c])
+        c, width = class_at(data, position, end, ascii_classes, blocks, block_classes)
+        x = np.int64(transitions[state, c])
         if x & 1:
             last = position
         state = x >> 1
         if state == DEAD:
             return last, position
         position += width
-        above = range_loops[state, 2]
-        if above != 0:
-            run = range_end(data, position, end, range_loops[state, 0], range_loops[state, 1], above)
-            if run > position:
-                last = run - 1
-                position = run
-        elif loops[state << 8]:
-            run = position
-            while run < end and loops[(state << 8) | np.int64(data[run])] & 1:
-                run += 1
-            if run > position:
-                last = run - 1
-                position = run
-    if transitions[state, columns - 1] & 1:
+    if transitions[state, transitions.shape[1] - 1] & 1:
         last = end
     return last, position
 
 
-@kernel
+@plain_kernel
+def split_one(
+    data, start, end, ascii_classes, blocks, block_classes, transitions, ends, words, budget
+):  # fmt: skip
+    """The first match in data[start:end] and the gap before it: (position behind it, words, steps taken). Steps above
+    ``budget`` mean that it stopped early."""
+    position = start
+    work = 0
+    while position < end and work <= budget:
+        match, read = match_end(data, position, end, ascii_classes, blocks, block_classes, transitions)
+        work += read - position + 1
+        if match > position:
+            if position > start:
+                put(ends, words, position)
+                words += 1
+            put(ends, words, match)
+            return match, words + 1, work
+        position += 1
+        while position < end and (data[position] & 0xC0) == 0x80:
+            position += 1
+    put(ends, words, end)
+    return end, words + 1, work
+
+
+@plain_kernel
 def split_documents(
-    data, offsets, class_of, step, transitions, loops, range_loops, work_per_document, ends, document_ends, state
+    data,
+    offsets,
+    ascii_classes,
+    blocks,
+    block_classes,
+    transitions,
+    following,
+    output,
+    windows,
+    work_per_document,
+    ends,
+    document_ends,
+    state,
 ):
     """Write the end of every word to ``ends`` and the number of words up to each document to ``document_ends``.
 
-    Returns DONE; FULL when ``ends`` must grow (call again with the same ``state``); or TOO_MUCH_WORK when one document
-    took more than ``work_per_document`` steps plus a hundred per byte: state[STATE_DOCUMENT] names it. Characters
-    between matches make words of their own.
+    ``windows`` is a kind of window (see ``window_kernels``). Returns DONE; FULL when ``ends`` must grow (call again
+    with the same ``state``); or TOO_MUCH_WORK when one document took more than ``work_per_document`` steps plus a
+    hundred per byte: state[STATE_DOCUMENT] names it. Characters between matches make words of their own.
     """
+    columns = transitions.shape[1]
     d = state[STATE_DOCUMENT]
     words = state[STATE_WORDS]
-    position = state[STATE_POSITION]
-    word_start = state[STATE_WORD_START]
+    start = state[STATE_WORD_START]
     work = state[STATE_WORK]
+    stride = np.int64(_LEAST_STRIDE)
     status = DONE
     while d < len(offsets) - 1:
         end = np.int64(offsets[d + 1])
         budget = work_per_document + 100 * (end - np.int64(offsets[d]))
-        while position < end:
-            # A gap and a match at most, and what is left at the end.
-            if words + 3 > len(ends):
+        if start < end < start + _FEW_BYTES and words + WINDOW_ROOM <= len(ends):
+            # Short documents are many.
+            _, machine, found = transduce(
+                data, start, end, end, ascii_classes, blocks, block_classes,
+                following, output, np.int64(columns * START), ends, words,
+            )  # fmt: skip
+            if get_sum(following, columns - 1, machine) != GIVE_UP:
+                out = np.int64(get_sum(output, columns - 1, machine))
+                put(ends, found + (out & 7), end)
+                words = found + (out >> 3)
+                start = end
+        while start < end:
+            if words + WINDOW_ROOM > len(ends):
                 status = FULL
                 break
-            match, read = match_end(data, position, end, class_of, step, transitions, loops, range_loops)
-            work += read - position + 1
-            if match == position:
-                position += 1
-                while position < end and (data[position] & 0xC0) == 0x80:
-                    position += 1
-            else:
-                if position > word_start:
-                    ends[words] = position
-                    words += 1
-                ends[words] = match
-                words += 1
-                position = match
-                word_start = match
-            if work > budget:
-                status = TOO_MUCH_WORK
-                break
+            limit = end
+            if windows != NO_WINDOWS and end - start >= _FEW_BYTES:
+                before = start
+                start, words = split_windows(data, start, end, windows, ends, words)
+                if words + WINDOW_ROOM > len(ends):
+                    status = FULL
+                    break
+                stride = min(stride * 2, _MOST_STRIDE) if start - before < _FEW_BYTES else _LEAST_STRIDE
+                limit = min(end, start + stride)
+            # As far as there is room, from one settled end of a word to another.
+            before = words
+            position = start
+            machine = np.int64(columns * START)
+            while True:
+                limit = min(limit, position + len(ends) - words - SLOTS)
+                position, machine, words = transduce(
+                    data, position, limit, end, ascii_classes, blocks, block_classes,
+                    following, output, machine, ends, words,
+                )  # fmt: skip
+                if machine == GIVE_UP or position >= end or words > before or words + WINDOW_ROOM > len(ends):
+                    break
+                limit = min(end, position + stride)
+            if words > before:
+                start = ends[words - 1]
+            if machine != GIVE_UP and position >= end:
+                out = np.int64(get_sum(output, columns - 1, machine))
+                machine = np.int64(get_sum(following, columns - 1, machine))
+                if machine != GIVE_UP:
+                    put(ends, words + (out & 7), end)
+                    words += out >> 3
+                    start = end
+            if machine == GIVE_UP:
+                work += position - start
+                start, words, steps = split_one(
+                    data, start, end, ascii_classes, blocks, block_classes, transitions, ends, words, budget - work
+                )
+                work += steps
+                if work > budget:
+                    status = TOO_MUCH_WORK
+                    break
         if status != DONE:
             break
-        if word_start < end:
-            if words >= len(ends):
-                status = FULL
-                break
-            ends[words] = end
-            words += 1
         document_ends[d] = words
-        position = end
-        word_start = end
         work = 0
         d += 1
     state[STATE_DOCUMENT] = d
     state[STATE_WORDS] = words
-    state[STATE_POSITION] = position
-    state[STATE_WORD_START] = word_start
+    state[STATE_WORD_START] = start
     state[STATE_WORK] = work
     return status

@@ -7,14 +7,14 @@ import json
 
 from shardpiece import storage
 from shardpiece.errors import FormatError, ShardpieceError, one_line
-from shardpiece.text.pretokenizers import PreTokenizer
+from shardpiece.text.engine import TextEngine
 from shardpiece.tokenizer.formats import huggingface
 from shardpiece.tokenizer.tokenizer import Tokenizer
 
 TOKENIZER_FILE = "tokenizer.json"
 METADATA_FILE = "shardpiece.json"
 FORMAT = "shardpiece-tokenizer"
-VERSION = 1
+VERSION = 2
 
 
 def save(tokenizer: Tokenizer, directory: str) -> None:
@@ -46,7 +46,7 @@ def read_metadata(directory: str) -> dict:
         )
     return storage.read_manifest(
         path, FORMAT, VERSION,
-        {"fingerprint": str, "vocab_size": int, "pretokenizer": dict, "files": list, "provenance": dict},
+        {"fingerprint": str, "vocab_size": int, "engine": dict, "files": list, "provenance": dict},
     )  # fmt: skip
 
 
@@ -63,8 +63,7 @@ def metadata(tokenizer: Tokenizer, size: int) -> dict:
         "version": VERSION,
         "fingerprint": tokenizer.fingerprint,
         "vocab_size": tokenizer.vocab_size,
-        "pretokenizer": tokenizer.pretokenizer.spec,
-        "normalizer": None,
+        "engine": tokenizer.engine.spec,
         "special_tokens": {text: tokenizer.special_id(text) for text in tokenizer.special_tokens},
         "files": [{"name": TOKENIZER_FILE, "bytes": size}],
         "provenance": tokenizer.provenance,
@@ -77,7 +76,7 @@ def from_files(files: dict[str, bytes]) -> Tokenizer:
 
 
 def _assemble(content: dict, stored: dict, source: str) -> Tokenizer:
-    tokenizer = huggingface.from_json(content, PreTokenizer.from_spec(stored["pretokenizer"]), source)
+    tokenizer = huggingface.from_json(content, TextEngine.from_spec(stored["engine"]), source)
     if tokenizer.fingerprint != stored["fingerprint"]:
         raise FormatError(
             f"{source}: its content has the fingerprint {tokenizer.fingerprint[:12]}…, "

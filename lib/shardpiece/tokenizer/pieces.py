@@ -23,6 +23,11 @@ def readable(token: bytes) -> str:
     return "".join(shown)
 
 
+def show_words(words: list[str]) -> str:
+    """Words on one line, and their number."""
+    return f"{'|'.join(readable(word.encode()) for word in words)}\n{len(words)} words"
+
+
 def show_pieces(tokenizer: Tokenizer, ids: list[int]) -> str:
     """Pieces and ids on two lines, and their number."""
     pieces = "|".join(readable(tokenizer.token_bytes(i)) for i in ids)

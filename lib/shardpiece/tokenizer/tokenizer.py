@@ -8,26 +8,31 @@ import numpy as np
 import pyarrow as pa
 
 from shardpiece import storage
-from shardpiece.errors import ConfigError, FormatError
+from shardpiece.errors import ConfigError, DocumentError, FormatError
 from shardpiece.text.documents import Documents
+from shardpiece.text.engine import TextEngine
 from shardpiece.text.pretokenizers import PreTokenizer
+from shardpiece.text.special import IN_TEXT, SpecialTokenCutter
 from shardpiece.tokenizer.bpe import BPEEncoder, BPEModel
 
 
 @dataclass(frozen=True)
 class Tokenizer:
-    """A byte-level BPE tokenizer without normalizer: ``decode_bytes(encode(x))`` gives x back for every text.
+    """A byte-level BPE tokenizer. ``decode_bytes(encode(x))`` gives back what the text engine makes of x: x itself
+    unless there is a normalizer, or a pre-tokenizer that drops white space.
 
-    ``special_tokens``: texts of the special tokens, whose ids follow the model's vocabulary in this order. Text that
-    spells one is ordinary text to ``encode``. ``provenance``: how it was trained; no part of its identity.
+    ``engine``: a TextEngine, or a pre-tokenizer for one without normalizer. ``special_tokens``: texts of the special
+    tokens, whose ids follow the model's vocabulary in this order. Text that spells one is ordinary text to ``encode``
+    unless told otherwise. ``provenance``: how it was trained; no part of its identity.
     """
 
-    pretokenizer: PreTokenizer
+    engine: TextEngine
     model: BPEModel
     special_tokens: tuple[str, ...] = ()
     provenance: dict = field(default_factory=dict, compare=False, repr=False)
 
     def __post_init__(self):
+        object.__setattr__(self, "engine", TextEngine.of(self.engine))
         if len(set(self.special_tokens)) != len(self.special_tokens):
             raise ConfigError(f"a special token is listed twice: {', '.join(self.special_tokens)}")
         ordinary = set(self.model.vocab)
@@ -38,7 +43,7 @@ class Tokenizer:
                 raise FormatError(f"special token {token!r} is also an ordinary token")
 
     def __repr__(self) -> str:
-        return f"Tokenizer({self.vocab_size} tokens, {self.pretokenizer!r}, fingerprint {self.fingerprint[:12]}…)"
+        return f"Tokenizer({self.vocab_size} tokens, {self.engine!r}, fingerprint {self.fingerprint[:12]}…)"
 
     # --- identity -----------------------------------------------------------------------------------------------
 
@@ -49,8 +54,7 @@ class Tokenizer:
 
     @property
     def fingerprint(self) -> str:
-        """SHA-256 over everything that decides ids: the pre-tokenizer's pattern, vocabulary, merges and special
-        tokens. Shards carry it."""
+        """SHA-256 over everything that decides ids: the text engine, vocabulary, merges and special tokens. Shards carry it."""
         cached = self.__dict__.get("_fingerprint")
         if cached is None:
             state = hashlib.sha256()
@@ -58,8 +62,7 @@ class Tokenizer:
                 storage.canonical_json(
                     {
                         "type": "byte-level-bpe",
-                        "normalizer": None,
-                        "pretokenizer": self.pretokenizer.fingerprint,
+                        "engine": self.engine.fingerprint,
                         "special_tokens": list(self.special_tokens),
                         "vocab_size": len(self.model),
                         "merges": len(self.model.merges),
@@ -100,15 +103,52 @@ class Tokenizer:
             object.__setattr__(self, "_encoder", cached)
         return cached
 
-    def encode_documents(self, documents: Documents) -> tuple[np.ndarray, np.ndarray]:
-        """(tokens int32, offsets int64 [documents + 1]): document d is tokens[offsets[d]:offsets[d + 1]]."""
-        return self.encoder.encode(self.pretokenizer.split(documents))
+    @property
+    def pretokenizer(self) -> PreTokenizer:
+        return self.engine.pretokenizer
 
-    def encode(self, text: str) -> list[int]:
+    def encode_documents(
+        self, documents: Documents, special_tokens_in_text: str = "text"
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """(tokens int32, offsets int64 [documents + 1]): document d is tokens[offsets[d]:offsets[d + 1]].
+
+        ``special_tokens_in_text``: what a place is that spells a special token: "text" like any other; "token", its id
+        (the longest one at each place, found before normalization); or "error", a DocumentError with the document.
+        """
+        if special_tokens_in_text not in IN_TEXT:
+            raise ConfigError(f"special_tokens_in_text {special_tokens_in_text!r} is not one of {', '.join(IN_TEXT)}")
+        if special_tokens_in_text == "error":
+            self._cutter.refuse(documents)
+        if special_tokens_in_text != "token":
+            return self.encoder.encode(self.engine.split(documents))
+        cut = self._cutter.cut(documents)
+        try:
+            words = self.engine.split(cut.pieces, cut.at_start)
+        except DocumentError as error:
+            raise DocumentError(int(cut.owners[error.index]), error.problem) from None
+        tokens, ends = self.encoder.encode(words)
+        if cut.removed:
+            found = np.flatnonzero(cut.tokens >= 0)
+            tokens = np.insert(tokens, ends[found + 1], (len(self.model) + cut.tokens[found]).astype(np.int32))
+            ends[1:] += np.cumsum(cut.tokens >= 0)
+        last = np.searchsorted(cut.owners, np.arange(len(documents)), side="right")
+        return tokens, np.append(0, ends[last])
+
+    @property
+    def _cutter(self) -> SpecialTokenCutter:
+        cached = self.__dict__.get("_special_token_cutter")
+        if cached is None:
+            cached = SpecialTokenCutter(self.special_tokens)
+            object.__setattr__(self, "_special_token_cutter", cached)
+        return cached
+
+    def encode(self, text: str, special_tokens_in_text: str = "text") -> list[int]:
         """Token ids of a text. Lone surrogates are encoded as U+FFFD."""
-        return self.encode_documents(Documents.from_strings([text]))[0].tolist()
+        return self.encode_documents(Documents.from_strings([text]), special_tokens_in_text)[0].tolist()
 
-    def encode_batch(self, texts: Sequence[str] | pa.Array | pa.ChunkedArray) -> pa.ListArray:
+    def encode_batch(
+        self, texts: Sequence[str] | pa.Array | pa.ChunkedArray, special_tokens_in_text: str = "text"
+    ) -> pa.ListArray:
         """Token ids of many texts as list<int32>; null texts give null lists.
 
         Arrow input (string or binary) is read in place; invalid UTF-8 is encoded as U+FFFD, as Python's
@@ -118,9 +158,9 @@ class Tokenizer:
             raise TypeError("encode_batch takes many texts; use encode for one")
         column = texts if isinstance(texts, pa.Array | pa.ChunkedArray) else None
         if column is None and None in (texts := list(texts)):
-            return self.encode_batch(pa.array(texts, pa.string()))
+            return self.encode_batch(pa.array(texts, pa.string()), special_tokens_in_text)
         documents = Documents.from_strings(texts) if column is None else Documents.from_arrow(column)
-        tokens, offsets = self.encode_documents(documents)
+        tokens, offsets = self.encode_documents(documents, special_tokens_in_text)
         if offsets[-1] >= 2**31:
             raise ConfigError(
                 f"the batch has {offsets[-1]:,} tokens, more than a list array holds: use smaller batches"

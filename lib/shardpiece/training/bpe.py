@@ -5,8 +5,10 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from shardpiece.errors import ConfigError, TrainingError
-from shardpiece.text.pretokenizers import PreTokenizer
+from shardpiece.text.engine import TextEngine
+from shardpiece.text.pretokenizers import PreTokenizer, Setting
 from shardpiece.tokenizer.bpe import BPEModel
+from shardpiece.tokenizer.formats import huggingface_text
 from shardpiece.tokenizer.formats.huggingface import byte_level_order
 from shardpiece.tokenizer.tokenizer import Tokenizer
 from shardpiece.training.merge_loop import MAX_WORD_BYTES, learn_merges
@@ -24,7 +26,7 @@ def train_bpe(
     min_frequency: int = 1,
     max_token_length: int | None = None,
     special_tokens: Sequence[str] = (),
-    pretokenizer: PreTokenizer | str | None = None,
+    engine: TextEngine | PreTokenizer | Setting | None = None,
     progress: Callable[[int, int], None] | None = None,
     log: Callable[[str], None] | None = None,
 ) -> Tokenizer:
@@ -36,12 +38,13 @@ def train_bpe(
     bytes: "byte-level" as GPT-2 and Hugging Face's trainer, "raw" by value as rustbpe and minbpe.
 
     ``min_frequency``: merges stop when the most frequent pair is rarer. ``max_token_length``: in bytes, inclusive.
-    ``pretokenizer``: only for a table that does not say which it was counted with; a different one is an error.
+    ``engine``: only for a table that does not say which it was counted with; a different one is an error.
     When the table is exhausted early the vocabulary is smaller than asked, and ``log`` is told.
 
     Raises ConfigError for settings that cannot work, TrainingError when memory does not suffice.
     """
-    pretokenizer = _pretokenizer(words, pretokenizer)
+    engine = _engine(words, engine)
+    huggingface_text.normalizer(engine)  # raises what would otherwise fail after the training
     special_tokens = tuple(special_tokens)
     if alphabet_order not in ALPHABET_ORDERS:
         raise ConfigError(f"alphabet_order {alphabet_order!r} is not one of {', '.join(ALPHABET_ORDERS)}")
@@ -91,21 +94,20 @@ def train_bpe(
         "merges": found,
         "last_merge_count": int(result.counts[-1]) if found else None,
     }
-    return Tokenizer(pretokenizer, BPEModel(tuple(vocab), result.merges), special_tokens, provenance)
+    return Tokenizer(engine, BPEModel(tuple(vocab), result.merges), special_tokens, provenance)
 
 
-def _pretokenizer(words: WordTable, given: PreTokenizer | str | None) -> PreTokenizer:
-    counted = words.pretokenizer
-    if isinstance(given, str):
-        given = PreTokenizer.named(given)
-    if counted is None and given is None:
-        raise ConfigError("the word table does not say which pre-tokenizer it was counted with: pass pretokenizer=")
-    if counted is not None and given is not None and counted.fingerprint != given.fingerprint:
+def _engine(words: WordTable, given: TextEngine | PreTokenizer | Setting | None) -> TextEngine:
+    counted = words.engine
+    wanted = None if given is None else TextEngine.of(given)
+    if counted is None and wanted is None:
+        raise ConfigError("the word table does not say which pre-tokenizer it was counted with: pass engine=")
+    if counted is not None and wanted is not None and counted.fingerprint != wanted.fingerprint:
         raise ConfigError(
-            f"the word table was counted with pretokenizer {counted.name or counted.pattern!r}, not with "
-            f"{given.name or given.pattern!r}: count again, or train with the table's own"
+            f"the word table was counted with {counted.name}, not with {wanted.name}: count again, or train with the "
+            f"table's own"
         )
-    return counted or given
+    return counted or wanted
 
 
 def _select(data, starts, counts, keep):

@@ -1,105 +1,227 @@
-"""Numba kernel of the word counter: an open-addressing hash table from (group, word bytes) to a count.
+"""Numba kernels of the word counter: an open-addressing hash table from (group, word bytes) to a count.
 
-``slots`` (uint64, a power of two) holds 0 or tag << 32 | (index + 1), the tag being the upper half of the hash; words
-are numbered in order of arrival, and word w has its bytes in ``arena[starts[w]:starts[w + 1]]``, its 64-bit hash in
-``hashes[w]``, its group in ``groups[w]`` and its count in ``counts[w]``.
+``entries`` (uint64 [slots, 4], 32 bytes each, so that one cache line answers for a word): the first eight bytes of the
+word; the next seven, with the word's length in the topmost byte (0: the entry is empty); the count; group << 32.
+A word of more than 15 bytes has its hash in the first place, LONG | length in the second, and the number of the UNIT
+in ``arena`` where its bytes begin in the lower half of the last.
 """
 
 import numpy as np
 
-from shardpiece.intrinsics import MIX_2, hash_bytes, same_bytes
-from shardpiece.kernel_cache import kernel
+from shardpiece.intrinsics import MIX_1, MIX_2, get, hash_bytes, load64, load_key, prefetch, put, same_bytes
+from shardpiece.kernel_cache import plain_kernel
 
 STATE_WORDS = 0
 STATE_NEXT = 1
-STATE_LONG_WORDS = 2
-STATE_LONG_BYTES = 3
-STATE_SIZE = 4
+STATE_UNITS = 2
+STATE_LONG_WORDS = 3
+STATE_LONG_BYTES = 4
+STATE_SIZE = 5
 
-_SHIFT_32 = np.uint64(32)
+ALL_COUNTED = 0
+ENTRIES_FULL = 1
+ARENA_FULL = 2
+
+UNIT = 16
+BLOCK = 512
+"""Words whose entries are fetched ahead together: ``keys`` is uint64 [BLOCK, 4]."""
+
+_SHORT = 15
+_LENGTH = np.uint64(56)
+_LONG = np.uint64(0xFF << 56)
+_LENGTH_OF_LONG = np.uint64((1 << 56) - 1)
+_TOO_LONG = np.uint64(0)
+_32 = np.uint64(32)
 _LOW_32 = np.uint64(0xFFFFFFFF)
+_FIRST_MASK = np.array([(1 << 8 * min(n, 8)) - 1 for n in range(16)], np.uint64)
+_SECOND_MASK = np.array([(1 << 8 * max(n - 8, 0)) - 1 for n in range(16)], np.uint64)
 
 
-@kernel
+@plain_kernel
+def slot_of(first, second, group, slots):
+    """Where to look for a key; the same on every machine and in every run."""
+    h = (first ^ (second * MIX_1) ^ (group * MIX_2)) * MIX_2
+    h = (h ^ (h >> _32)) * MIX_1
+    return np.int64(((h >> _32) * slots) >> _32)
+
+
+@plain_kernel
 def count_words(
-    data,
-    word_ends,
-    document_ends,
-    document_groups,
-    first_byte,
-    max_word_bytes,
-    slots,
-    arena,
-    starts,
-    hashes,
-    groups,
-    counts,
-    state,
+    data, word_ends, document_ends, document_groups, first_byte, max_word_bytes, entries, room, arena, keys, state
 ):
-    """Count from word state[STATE_NEXT] on; returns True when all are counted, False when the table is full
-    (two thirds of the slots, all word numbers, or the arena), with state[STATE_NEXT] at the word to resume from.
+    """Count from word state[STATE_NEXT] on. Returns ALL_COUNTED; or ENTRIES_FULL (``room`` of them are in use) or
+    ARENA_FULL, with state[STATE_NEXT] at the word to resume from.
 
     Words of more than ``max_word_bytes`` are not counted but added up in STATE_LONG_WORDS and STATE_LONG_BYTES.
     """
-    mask = len(slots) - 1
-    room = min(len(counts), len(slots) * 2 // 3)
-    used = state[STATE_WORDS]
+    flat = entries.reshape(-1)
+    flat_keys = keys.reshape(-1)
+    slots = np.uint64(len(entries))
     w = state[STATE_NEXT]
     start = word_ends[w - 1] if w > 0 else first_byte
-    d = np.searchsorted(document_ends, w, side="right")
+    d = document_of(document_ends, w)
+    group = np.uint64(0)
+    known = -1
+    safe = len(data) - 16
     while w < len(word_ends):
-        while w >= document_ends[d]:
-            d += 1
-        end = word_ends[w]
-        n = end - start
-        if n > max_word_bytes:
-            state[STATE_LONG_WORDS] += 1
-            state[STATE_LONG_BYTES] += n
-            w += 1
+        # Keys and places of a block of words.
+        n_block = min(BLOCK, len(word_ends) - w)
+        for i in range(n_block):
+            while w + i >= document_ends[d]:
+                d += 1
+            if d != known:
+                known = d
+                group = np.uint64(document_groups[d])
+            end = get(word_ends, w + i)
+            n = end - start
+            if n <= _SHORT:
+                if start <= safe:
+                    first = load64(data, start) & _FIRST_MASK[n]
+                    second = load64(data, start + 8) & _SECOND_MASK[n]
+                else:
+                    first = load_key(data, start, min(n, 8))
+                    second = load_key(data, start + 8, n - 8) if n > 8 else np.uint64(0)
+                second |= np.uint64(n) << _LENGTH
+            elif n <= max_word_bytes:
+                first = hash_bytes(data, start, end, np.uint64(0))
+                second = _LONG | np.uint64(n)
+            else:
+                first = np.uint64(n)
+                second = _TOO_LONG
+            q = slot_of(first, second, group, slots)
+            prefetch(flat, 4 * q)
+            put(flat_keys, 4 * i, first)
+            put(flat_keys, 4 * i + 1, second)
+            put(flat_keys, 4 * i + 2, np.uint64(q))
+            put(flat_keys, 4 * i + 3, group << _32)
             start = end
-            continue
-        group = document_groups[d]
-        h = hash_bytes(data, start, end, np.uint64(group) * MIX_2)
-        tag = h >> _SHIFT_32
-        q = np.int64(h) & mask
-        while True:
-            slot = slots[q]
-            if slot == 0:
-                if used >= room or starts[used] + n > len(arena):
-                    state[STATE_WORDS] = used
-                    state[STATE_NEXT] = w
-                    return False
-                a = starts[used]
-                for i in range(n):
-                    arena[a + i] = data[start + i]
-                starts[used + 1] = a + n
-                hashes[used] = h
-                groups[used] = group
-                counts[used] = 1
-                used += 1
-                slots[q] = (tag << _SHIFT_32) | np.uint64(used)
-                break
-            if slot >> _SHIFT_32 == tag:
-                i = np.int64(slot & _LOW_32) - 1
-                a = starts[i]
-                if groups[i] == group and starts[i + 1] - a == n and same_bytes(data, start, arena, a, n):
-                    counts[i] += 1
+        for i in range(n_block):
+            first = get(flat_keys, 4 * i)
+            second = get(flat_keys, 4 * i + 1)
+            q = np.int64(get(flat_keys, 4 * i + 2))
+            of_group = get(flat_keys, 4 * i + 3)
+            if second == _TOO_LONG:
+                state[STATE_LONG_WORDS] += 1
+                state[STATE_LONG_BYTES] += np.int64(first)
+                continue
+            while True:
+                a = get(flat, 4 * q)
+                b = get(flat, 4 * q + 1)
+                last = get(flat, 4 * q + 3)
+                if ((a ^ first) | (b ^ second) | ((last ^ of_group) >> _32)) == 0 and (
+                    second < _LONG
+                    or same_bytes(
+                        data,
+                        word_ends[w + i] - np.int64(second & _LENGTH_OF_LONG),
+                        arena,
+                        np.int64(last & _LOW_32) * UNIT,
+                        np.int64(second & _LENGTH_OF_LONG),
+                    )
+                ):
+                    put(flat, 4 * q + 2, get(flat, 4 * q + 2) + np.uint64(1))
                     break
-            q = (q + 1) & mask
-        w += 1
-        start = end
-    state[STATE_WORDS] = used
+                if b == 0:
+                    units = np.int64(0)
+                    n = np.int64(second & _LENGTH_OF_LONG)
+                    if second >= _LONG:
+                        units = (n + UNIT - 1) // UNIT
+                    full = ENTRIES_FULL if state[STATE_WORDS] >= room else ALL_COUNTED
+                    if (state[STATE_UNITS] + units) * UNIT > len(arena):
+                        full = ARENA_FULL
+                    if full != ALL_COUNTED:
+                        state[STATE_NEXT] = w + i
+                        return full
+                    if second >= _LONG:
+                        at = state[STATE_UNITS] * UNIT
+                        begin = word_ends[w + i] - n
+                        for k in range(n):
+                            arena[at + k] = data[begin + k]
+                        of_group |= np.uint64(state[STATE_UNITS])
+                        state[STATE_UNITS] += units
+                    put(flat, 4 * q, first)
+                    put(flat, 4 * q + 1, second)
+                    put(flat, 4 * q + 2, np.uint64(1))
+                    put(flat, 4 * q + 3, of_group)
+                    state[STATE_WORDS] += 1
+                    break
+                q += 1
+                if q == len(entries):
+                    q = 0
+        w += n_block
     state[STATE_NEXT] = w
-    return True
+    return ALL_COUNTED
 
 
-@kernel
-def fill_slots(slots, hashes, n):
-    """Enter words 0..n-1 into empty slots (after the table has grown)."""
-    mask = len(slots) - 1
-    for i in range(n):
-        h = hashes[i]
-        q = np.int64(h) & mask
-        while slots[q] != 0:
-            q = (q + 1) & mask
-        slots[q] = ((h >> _SHIFT_32) << _SHIFT_32) | np.uint64(i + 1)
+@plain_kernel
+def document_of(document_ends, word):
+    """Number of the document that has the word."""
+    low = 0
+    high = len(document_ends)
+    while low < high:
+        middle = (low + high) // 2
+        if document_ends[middle] <= word:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@plain_kernel
+def move_entries(entries, larger):
+    """Enter all words into an empty table."""
+    for i in range(len(entries)):
+        second = entries[i, 1]
+        if second != 0:
+            q = slot_of(entries[i, 0], second, entries[i, 3] >> _32, np.uint64(len(larger)))
+            while larger[q, 1] != 0:
+                q += 1
+                if q == len(larger):
+                    q = 0
+            for k in range(4):
+                larger[q, k] = entries[i, k]
+
+
+@plain_kernel
+def measure(entries, first, max_words, max_bytes):
+    """How many entries from ``first`` on hold up to ``max_words`` words and ``max_bytes`` bytes (but one word at
+    least): (entry to go on from, words, bytes)."""
+    words = np.int64(0)
+    size = np.int64(0)
+    while first < len(entries) and words < max_words:
+        second = entries[first, 1]
+        if second != 0:
+            n = np.int64(second & _LENGTH_OF_LONG) if second >= _LONG else np.int64(second >> _LENGTH)
+            if words > 0 and size + n > max_bytes:
+                break
+            words += 1
+            size += n
+        first += 1
+    return first, words, size
+
+
+@plain_kernel
+def take(entries, first, last, arena, offsets, words, groups, counts):
+    """Copy the words of entries first to last - 1 out: ``offsets`` int32 [n + 1] into ``words`` uint8, ``groups`` int32
+    and ``counts`` int64 [n]."""
+    row = 0
+    at = np.int64(0)
+    offsets[0] = 0
+    for i in range(first, last):
+        second = entries[i, 1]
+        if second == 0:
+            continue
+        if second >= _LONG:
+            n = np.int64(second & _LENGTH_OF_LONG)
+            begin = np.int64(entries[i, 3] & _LOW_32) * UNIT
+            for k in range(n):
+                words[at + k] = arena[begin + k]
+        else:
+            n = np.int64(second >> _LENGTH)
+            for k in range(n):
+                key = entries[i, 0] if k < 8 else second
+                words[at + k] = np.uint8((key >> np.uint64(8 * (k & 7))) & np.uint64(0xFF))
+        at += n
+        groups[row] = np.int32(entries[i, 3] >> _32)
+        counts[row] = np.int64(entries[i, 2])
+        row += 1
+        offsets[row] = at

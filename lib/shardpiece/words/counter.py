@@ -5,10 +5,11 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 
+from shardpiece.kernel_cache import read_only
 from shardpiece.text.documents import Words
 from shardpiece.words import count_kernels as k
 
-_FIRST_WORDS = 1 << 15
+_FIRST_ENTRIES = 1 << 16
 _OUT_ROWS = 1 << 16
 _OUT_BYTES = 64 << 20
 
@@ -22,13 +23,19 @@ class WordCounter:
 
     def __init__(self, memory: int = 256 << 20, max_word_bytes: int = 32_768):
         self.max_word_bytes = max_word_bytes
-        # A third for the table (40 bytes a word: slots, hash, start, count, group), a third for the words' bytes: while
-        # an array doubles, the old one is there too.
-        self._most_words = max(1024, min(1 << 31, memory // 120))
-        self._most_bytes = max(memory // 3, max_word_bytes)
+        # Half for the entries of 32 bytes: while their table doubles, the old one is there too. A third for the bytes
+        # of long words: of that, only what is in use takes memory. The rest is for a batch on its way out.
+        most = min(1 << 31, max(2048, memory // 96))
+        sizes = [most]
+        while sizes[-1] > _FIRST_ENTRIES:
+            sizes.append(sizes[-1] // 2)
+        self._larger_sizes = sizes
+        self._entries = np.zeros((sizes.pop(), 4), np.uint64)
+        units = min(1 << 32, max(memory // 3, max_word_bytes) // k.UNIT + 1)
+        self._arena = np.empty(units * k.UNIT, np.uint8)
+        self._keys = np.empty((k.BLOCK, 4), np.uint64)
         self._group_ids: dict[str, int] = {}
         self._state = np.zeros(k.STATE_SIZE, np.int64)
-        self._allocate(min(_FIRST_WORDS, self._most_words), min(1 << 20, self._most_bytes))
 
     @property
     def long_words(self) -> int:
@@ -49,64 +56,38 @@ class WordCounter:
         self._state[k.STATE_NEXT] = 0
         if not len(words.ends):
             return
-        while not k.count_words(
-            words.data, words.ends, words.document_ends, document_groups, words.start,
-            self.max_word_bytes, self._slots, self._arena, self._starts, self._hashes, self._groups, self._counts,
-            self._state,
-        ):  # fmt: skip
-            if not self._grow():
+        data, ends, document_ends = read_only(words.data), read_only(words.ends), read_only(words.document_ends)
+        while True:
+            status = k.count_words(
+                data, ends, document_ends, document_groups, words.start, self.max_word_bytes, self._entries,
+                len(self._entries) * 2 // 3, self._arena, self._keys, self._state,
+            )  # fmt: skip
+            if status == k.ALL_COUNTED:
+                return
+            if status == k.ENTRIES_FULL and self._larger_sizes:
+                larger = np.zeros((self._larger_sizes.pop(), 4), np.uint64)
+                k.move_entries(self._entries, larger)
+                self._entries = larger
+            else:
                 yield from self.drain()
 
     def drain(self) -> Iterator[pa.RecordBatch]:
         """Hand out everything counted so far as batches (word: binary, group: string, count: int64) and forget it."""
-        n = int(self._state[k.STATE_WORDS])
         names = pa.array(list(self._group_ids), pa.string())
         first = 0
-        while first < n:
-            last = min(n, first + _OUT_ROWS)
-            while last > first + 1 and self._starts[last] - self._starts[first] > _OUT_BYTES:
-                last = first + (last - first) // 2
-            base = self._starts[first]
-            offsets = (self._starts[first : last + 1] - base).astype(np.int32)
-            arena = self._arena[base : self._starts[last]].copy()
-            word = pa.Array.from_buffers(pa.binary(), last - first, [None, pa.py_buffer(offsets), pa.py_buffer(arena)])
-            group = pa.DictionaryArray.from_arrays(
-                pa.array(self._groups[first:last], pa.int32()), names
-            ).dictionary_decode()
-            count = pa.array(self._counts[first:last].copy(), pa.int64())
-            yield pa.RecordBatch.from_arrays([word, group, count], names=["word", "group", "count"])
+        while True:
+            last, rows, size = k.measure(self._entries, first, _OUT_ROWS, _OUT_BYTES)
+            if not rows:
+                break
+            offsets, words = np.empty(rows + 1, np.int32), np.empty(size, np.uint8)
+            groups, counts = np.empty(rows, np.int32), np.empty(rows, np.int64)
+            k.take(self._entries, first, last, self._arena, offsets, words, groups, counts)
+            word = pa.Array.from_buffers(pa.binary(), rows, [None, pa.py_buffer(offsets), pa.py_buffer(words)])
+            group = pa.DictionaryArray.from_arrays(pa.array(groups), names).dictionary_decode()
+            yield pa.RecordBatch.from_arrays([word, group, pa.array(counts)], names=["word", "group", "count"])
             first = last
-        self._state[k.STATE_WORDS] = 0
-        self._slots[:] = 0
+        self._state[k.STATE_WORDS] = self._state[k.STATE_UNITS] = 0
+        self._entries[:] = 0
 
     def _group_id(self, name: str) -> int:
         return self._group_ids.setdefault(name, len(self._group_ids))
-
-    def _allocate(self, words: int, size: int) -> None:
-        self._slots = np.zeros(1 << (words * 3 // 2).bit_length(), np.uint64)
-        self._arena = np.empty(size, np.uint8)
-        self._starts = np.zeros(words + 1, np.int64)
-        self._hashes = np.empty(words, np.uint64)
-        self._groups = np.empty(words, np.int32)
-        self._counts = np.empty(words, np.int64)
-
-    def _grow(self) -> bool:
-        """Double what is full, within the bounds; False when nothing can grow."""
-        words, size = len(self._counts), len(self._arena)
-        used = int(self._state[k.STATE_WORDS])
-        if used >= words:
-            larger = min(words * 2, self._most_words), size
-        else:
-            larger = words, min(max(size * 2, self._starts[used] + self.max_word_bytes), self._most_bytes)
-        if larger == (words, size):
-            return False
-        old = self._arena, self._starts, self._hashes, self._groups, self._counts
-        slots = len(self._slots)
-        self._allocate(*larger)
-        new = self._arena, self._starts, self._hashes, self._groups, self._counts
-        lengths = int(old[1][used]), used + 1, used, used, used
-        for target, source, n in zip(new, old, lengths, strict=True):
-            target[:n] = source[:n]
-        if len(self._slots) != slots or used:
-            k.fill_slots(self._slots, self._hashes, used)
-        return True

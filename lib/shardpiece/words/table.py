@@ -2,7 +2,7 @@
 
 On disk: ``part-NNNNN.parquet`` with the columns word (binary, UTF-8 bytes of one pre-token), group (string) and count
 (int64), sorted by word and group over all parts in order, and ``words.json``, written last, which lists the parts with
-their checksums and records the pre-tokenizer, the input and what was left out. Readers trust words.json alone.
+their checksums and records the text engine, the input and what was left out. Readers trust words.json alone.
 """
 
 from collections import Counter
@@ -17,20 +17,21 @@ import pyarrow.parquet as pq
 from shardpiece import storage
 from shardpiece.errors import FormatError
 from shardpiece.text.documents import Documents
-from shardpiece.text.pretokenizers import PreTokenizer
+from shardpiece.text.engine import TextEngine
+from shardpiece.text.pretokenizers import PreTokenizer, Setting
 from shardpiece.words import content_kernels as kernels
 from shardpiece.words.counter import WordCounter
 
 MANIFEST = "words.json"
 FORMAT = "shardpiece-words"
-VERSION = 1
+VERSION = 2
 SCHEMA = pa.schema([("word", pa.binary()), ("group", pa.string()), ("count", pa.int64())])
 
 
 @dataclass(frozen=True)
 class WordTable:
     """``table``: columns word (large_binary), group (string), count (int64), positive; ``metadata``: the content of
-    words.json (for tables made in memory: the pre-tokenizer and statistics alone)."""
+    words.json (for tables made in memory: the text engine alone)."""
 
     table: pa.Table
     metadata: dict = field(default_factory=dict)
@@ -39,28 +40,26 @@ class WordTable:
         return self.table.num_rows
 
     def __repr__(self) -> str:
-        return f"WordTable({len(self):,} rows, {self.pretokenizer!r})"
+        return f"WordTable({len(self):,} rows, {self.engine!r})"
 
     @property
-    def pretokenizer(self) -> PreTokenizer | None:
-        """The pre-tokenizer the words were counted with; None when the table does not say."""
-        spec = self.metadata.get("pretokenizer")
-        return PreTokenizer.from_spec(spec) if spec else None
+    def engine(self) -> TextEngine | None:
+        """The text engine the words were counted with; None when the table does not say."""
+        spec = self.metadata.get("engine")
+        return TextEngine.from_spec(spec) if spec else None
 
     @property
     def fingerprint(self) -> str:
-        """Hash of the rows and of the pre-tokenizer, the same for any order and partitioning."""
-        return fingerprint(content_sums(self.table), self.metadata.get("pretokenizer_fingerprint"))
+        """Hash of the rows and of the text engine, the same for any order and partitioning."""
+        return fingerprint(content_sums(self.table), self.metadata.get("engine_fingerprint"))
 
     @classmethod
     def from_counts(
-        cls, counts: Mapping[bytes | str, int], pretokenizer: PreTokenizer | str | None = None
+        cls, counts: Mapping[bytes | str, int], engine: TextEngine | PreTokenizer | Setting | None = None
     ) -> "WordTable":
-        """A table from word counts made elsewhere, in the mapping's order. Without ``pretokenizer`` the user vouches
-        that encoding will split as the counting did."""
+        """A table from word counts made elsewhere, in the mapping's order. Without ``engine`` the user vouches that
+        encoding will split as the counting did."""
         words = [word.encode() if isinstance(word, str) else bytes(word) for word in counts]
-        if isinstance(pretokenizer, str):
-            pretokenizer = PreTokenizer.named(pretokenizer)
         table = pa.table(
             {
                 "word": pa.array(words, pa.large_binary()),
@@ -68,22 +67,21 @@ class WordTable:
                 "count": pa.array(list(counts.values()), pa.int64()),
             }
         )
-        return cls(table, _in_memory(pretokenizer) if pretokenizer else {})
+        return cls(table, _in_memory(TextEngine.of(engine)) if engine else {})
 
     @classmethod
-    def from_texts(cls, texts: Iterable[str], pretokenizer: PreTokenizer | str) -> "WordTable":
+    def from_texts(cls, texts: Iterable[str], engine: TextEngine | PreTokenizer | Setting) -> "WordTable":
         """Count the words of texts in this process, without Spark."""
         if isinstance(texts, str | bytes):
             raise TypeError("from_texts takes many texts; put one into a list")
-        if isinstance(pretokenizer, str):
-            pretokenizer = PreTokenizer.named(pretokenizer)
+        engine = TextEngine.of(engine)
         counter = WordCounter()
         batches: list[pa.RecordBatch] = []
         chunk: list[str] = []
         size = 0
 
         def count() -> None:
-            batches.extend(counter.add(pretokenizer.split(Documents.from_strings(chunk))))
+            batches.extend(counter.add(engine.split(Documents.from_strings(chunk))))
             chunk.clear()
 
         for text in texts:
@@ -97,7 +95,7 @@ class WordTable:
         table = pa.Table.from_batches(batches, SCHEMA)
         table = table.group_by(["word", "group"], use_threads=False).aggregate([("count", "sum")])
         table = table.rename_columns(["word", "group", "count"]).sort_by([("word", "ascending")])
-        return cls(_large(table), _in_memory(pretokenizer))
+        return cls(_large(table), _in_memory(engine))
 
     @classmethod
     def read(cls, directory: str) -> "WordTable":
@@ -149,13 +147,13 @@ def read_manifest(directory: str) -> dict:
     path = storage.join(directory, MANIFEST)
     if not storage.exists(path):
         raise FormatError(f"{directory}: no word table here ({MANIFEST} is missing). Make one with: shardpiece count")
-    keys = {"key": str, "fingerprint": str, "pretokenizer": dict, "pretokenizer_fingerprint": str, "files": list,
+    keys = {"key": str, "fingerprint": str, "engine": dict, "engine_fingerprint": str, "files": list,
             "statistics": dict, "distinct_words": int, "special_tokens": list}  # fmt: skip
     return storage.read_manifest(path, FORMAT, VERSION, keys)
 
 
-def _in_memory(pretokenizer: PreTokenizer) -> dict:
-    return {"pretokenizer": pretokenizer.spec, "pretokenizer_fingerprint": pretokenizer.fingerprint}
+def _in_memory(engine: TextEngine) -> dict:
+    return {"engine": engine.spec, "engine_fingerprint": engine.fingerprint}
 
 
 def content_sums(table: pa.Table | pa.RecordBatch) -> np.ndarray:
@@ -170,10 +168,10 @@ def content_sums(table: pa.Table | pa.RecordBatch) -> np.ndarray:
     return sums
 
 
-def fingerprint(sums: np.ndarray, pretokenizer_fingerprint: str | None) -> str:
-    """What identifies a table: 128 bits of its rows and the pre-tokenizer they were counted with."""
+def fingerprint(sums: np.ndarray, engine_fingerprint: str | None) -> str:
+    """What identifies a table: 128 bits of its rows and the text engine they were counted with."""
     rows = "".join(f"{int(value):016x}" for value in sums)
-    return f"{rows}:{(pretokenizer_fingerprint or 'none')[:32]}"
+    return f"{rows}:{(engine_fingerprint or 'none')[:32]}"
 
 
 def _one_chunk(column: pa.ChunkedArray) -> pa.Array:

@@ -9,8 +9,9 @@ import json
 import numpy as np
 
 from shardpiece.errors import FormatError
-from shardpiece.text.pretokenizers import PreTokenizer
+from shardpiece.text.engine import TextEngine
 from shardpiece.tokenizer.bpe import BPEModel
+from shardpiece.tokenizer.formats import huggingface_text
 from shardpiece.tokenizer.tokenizer import Tokenizer
 
 
@@ -73,19 +74,8 @@ def to_json(tokenizer: Tokenizer) -> dict:
         "truncation": None,
         "padding": None,
         "added_tokens": special,
-        "normalizer": None,
-        "pre_tokenizer": {
-            "type": "Sequence",
-            "pretokenizers": [
-                {
-                    "type": "Split",
-                    "pattern": {"Regex": tokenizer.pretokenizer.pattern},
-                    "behavior": "Isolated",
-                    "invert": False,
-                },
-                {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False},
-            ],
-        },
+        "normalizer": huggingface_text.normalizer(tokenizer.engine),
+        "pre_tokenizer": huggingface_text.pre_tokenizer(tokenizer.engine),
         "post_processor": None,
         "decoder": {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": True},
         "model": {
@@ -107,8 +97,8 @@ def to_bytes(tokenizer: Tokenizer) -> bytes:
     return (json.dumps(to_json(tokenizer), ensure_ascii=False, indent=1) + "\n").encode()
 
 
-def from_json(content: dict, pretokenizer: PreTokenizer, source: str) -> Tokenizer:
-    """Read back what ``to_json`` wrote; ``pretokenizer`` comes from the artifact. Raises FormatError naming
+def from_json(content: dict, engine: TextEngine, source: str) -> Tokenizer:
+    """Read back what ``to_json`` wrote; ``engine`` comes from the artifact. Raises FormatError naming
     ``source`` and the part that does not fit."""
     try:
         model = content["model"]
@@ -125,10 +115,13 @@ def from_json(content: dict, pretokenizer: PreTokenizer, source: str) -> Tokeniz
         special = sorted(content["added_tokens"], key=lambda token: token["id"])
         if [token["id"] for token in special] != list(range(len(vocab), len(vocab) + len(special))):
             raise FormatError(f"{source}: the ids of added_tokens do not follow the vocabulary")
-        split = content["pre_tokenizer"]["pretokenizers"][0]["pattern"]["Regex"]
-        if split != pretokenizer.pattern:
-            raise FormatError(f"{source}: its pre_tokenizer pattern is not the one in shardpiece.json")
-        return Tokenizer(pretokenizer, BPEModel(tuple(tokens), merges), tuple(token["content"] for token in special))
+        stored = {key: content[key] for key in ("normalizer", "pre_tokenizer")}
+        if stored != {
+            "normalizer": huggingface_text.normalizer(engine),
+            "pre_tokenizer": huggingface_text.pre_tokenizer(engine),
+        }:
+            raise FormatError(f"{source}: its normalizer or pre_tokenizer is not the one in shardpiece.json")
+        return Tokenizer(engine, BPEModel(tuple(tokens), merges), tuple(token["content"] for token in special))
     except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
         if isinstance(error, FormatError):
             raise

@@ -12,6 +12,10 @@ def ranks(tokenizer: Tokenizer) -> dict[bytes, int]:
     tiktoken has no merge list: it merges the pair whose concatenation has the lowest id. Raises FormatError when the
     order of the ids is not the order of the merges, which that format cannot express.
     """
+    if tokenizer.engine.normalizer is not None or tokenizer.pretokenizer.pattern is None:
+        raise FormatError(
+            f"tiktoken splits by one pattern and does not normalize, and this tokenizer has {tokenizer.engine.name}"
+        )
     merged = tokenizer.model.merged.tolist()
     if merged != sorted(merged):
         raise FormatError("tiktoken ranks need token ids in merge order, and this tokenizer has others")

@@ -1,0 +1,183 @@
+"""Precompiled charsmaps: SentencePiece's normalization rules as one blob, as models and tokenizer.json files hold them.
+
+    u32 size of the trie in bytes | double array of u32 units | targets, each ended by a zero byte
+
+A rule maps a source of one or more characters to a target. Blobs are checked when they are read: whatever a trie holds,
+a value that it can reach begins a target. Names give SentencePiece's own rules, see ``charsmap_rules``.
+"""
+
+import base64
+import binascii
+from functools import cache, cached_property
+
+import numpy as np
+
+from shardpiece.errors import ConfigError, FormatError
+from shardpiece.text import charsmap_kernels as k
+from shardpiece.text import normal_data
+from shardpiece.text.charsmap_build_kernels import build_double_array
+from shardpiece.text.normal_data import CODE_POINTS, HANGUL, HANGUL_END
+from shardpiece.text.normal_tables import frozen, two_stages
+
+# No published charsmap has a tenth of this.
+MAX_RULES = 4_000_000
+
+
+class Charsmap:
+    """``units``: uint32; ``targets``: uint8, ending with a zero. Equal blobs make equal charsmaps."""
+
+    def __init__(self, units: np.ndarray, targets: bytes):
+        self.units = frozen(units)
+        self.targets = np.frombuffer(targets + b"\0", np.uint8)
+        self._blob = b"".join([(4 * len(units)).to_bytes(4, "little"), units.astype("<u4").tobytes(), targets])
+        self._check(targets)
+
+    @classmethod
+    def from_bytes(cls, blob: bytes) -> "Charsmap":
+        """The charsmap of a SentencePiece model's normalizer_spec; an empty blob has no rules. Raises FormatError."""
+        if not blob:
+            return cls(np.empty(0, np.uint32), b"")
+        size = int.from_bytes(blob[:4], "little")
+        if len(blob) < 4 or size % 4 or 4 + size > len(blob):
+            raise FormatError(f"charsmap: a trie of {size:,} bytes in a blob of {len(blob):,} bytes")
+        return cls(np.frombuffer(blob[4 : 4 + size], "<u4").astype(np.uint32), blob[4 + size :])
+
+    @classmethod
+    def from_base64(cls, text: str) -> "Charsmap":
+        try:
+            return cls.from_bytes(base64.b64decode(text, validate=True))
+        except (binascii.Error, ValueError, TypeError) as error:
+            if isinstance(error, FormatError):
+                raise
+            raise FormatError(f"charsmap: not base64 ({error})") from None
+
+    @classmethod
+    def from_mapping(cls, mapping: dict[str, str]) -> "Charsmap":
+        """Compile rules {source: target}. Raises ConfigError for an empty source or a zero character."""
+        texts: dict[str, int] = {}
+        targets = bytearray()
+        rules = []
+        for source, target in mapping.items():
+            if not source or "\0" in source or "\0" in target:
+                raise ConfigError(f"charsmap: the rule {source!r} → {target!r} has an empty source or a zero character")
+            if len(source.encode(errors="replace")) > k.MAX_SOURCE:
+                raise ConfigError(f"charsmap: the source {source[:20]!r}... has more than {k.MAX_SOURCE} bytes")
+            try:
+                if target not in texts:
+                    texts[target] = len(targets)
+                    targets += target.encode() + b"\0"
+                rules.append((source.encode(), texts[target]))
+            except UnicodeEncodeError:
+                raise ConfigError(f"charsmap: the rule {source!r} → {target!r} has a surrogate") from None
+        return cls(double_array(rules), bytes(targets))
+
+    def _check(self, targets: bytes) -> None:
+        try:
+            targets.decode()
+        except UnicodeDecodeError as error:
+            raise FormatError(f"charsmap: the targets are not UTF-8 (byte {error.start})") from None
+        values = np.empty(max(len(self.units), 1), np.int64)
+        count = k.find_values(self.units, values)
+        if count == k.DAMAGED:
+            raise FormatError("charsmap: the trie is damaged (a source leads to no value, or has no end)")
+        values = values[:count]
+        if count and (values.max() > len(targets) or ((self.targets[values] & 0xC0) == 0x80).any()):
+            raise FormatError("charsmap: the trie is damaged (a value lies outside the targets)")
+
+    def to_bytes(self) -> bytes:
+        return self._blob if len(self.units) else b""
+
+    def to_base64(self) -> str:
+        return base64.b64encode(self.to_bytes()).decode()
+
+    def mapping(self) -> dict[str, str]:
+        """The rules, {source: target}. Raises FormatError when a damaged trie spells more than MAX_RULES."""
+        result: dict[str, str] = {}
+        if not len(self.units):
+            return result
+        units, n = self.units.tolist(), len(self.units)
+        targets = self.targets.tobytes()
+
+        def children(unit: int) -> int:
+            return (unit >> 10) << ((unit & 0x200) >> 6)
+
+        @cache
+        def edges(block: int) -> list[tuple[bytes, int, int | None]]:
+            """(label, block below, value) of the children; blocks are shared."""
+            found = []
+            for b in range(1, 256):
+                node = block ^ b
+                if node < n and units[node] & k.LABEL_MASK == b:
+                    below = node ^ children(units[node])
+                    has_value = units[node] & 0x100 and below < n
+                    found.append((bytes([b]), below, units[below] & k.VALUE_MASK if has_value else None))
+            return found
+
+        steps = 0
+        stack = [(b"", children(units[0]))]
+        while stack:
+            source, block = stack.pop()
+            for label, below, value in edges(block):
+                steps += 1
+                if steps > 4 * MAX_RULES:
+                    raise FormatError("charsmap: the trie is damaged (its rules have no end)")
+                longer = source + label
+                stack.append((longer, below))
+                if value is not None:
+                    try:
+                        text = longer.decode()
+                    except UnicodeDecodeError:
+                        continue  # in the middle of a character, where no rule counts
+                    result[text] = targets[value : targets.index(0, value)].decode()
+        return result
+
+    @cached_property
+    def first_bytes(self) -> np.ndarray:
+        return k.first_bytes(self.units)
+
+    @cached_property
+    def begins(self) -> np.ndarray:
+        """bool over the code points: whether a source may begin with the character."""
+        return k.first_characters(self.units) > 0
+
+    def __eq__(self, other) -> bool:
+        return isinstance(other, Charsmap) and self.to_bytes() == other.to_bytes()
+
+    def __hash__(self) -> int:
+        return hash(self.to_bytes())
+
+
+def double_array(rules: list[tuple[bytes, int]]) -> np.ndarray:
+    """The units of a trie with these sources and values."""
+    if not rules:
+        return np.empty(0, np.uint32)
+    rules.sort()
+    sources = [source for source, _ in rules]
+    offsets = np.cumsum([0, *map(len, sources)], dtype=np.int64)
+    keys = np.frombuffer(b"".join(sources), np.uint8)
+    values = np.array([value for _, value in rules], np.int64)
+    units = build_double_array(keys, frozen(offsets), frozen(values), max(map(len, sources)))
+    if not len(units):
+        raise ConfigError(f"charsmap: {len(rules):,} rules are too many for one trie")
+    return units
+
+
+def grapheme_classes() -> tuple[np.ndarray, np.ndarray]:
+    """(pages, classes) for cutting graphemes; see ``charsmap_kernels``."""
+    classes = np.zeros(CODE_POINTS, np.uint8)
+    members = normal_data.members
+    classes[members("pictographic")] = k.PICTOGRAPHIC
+    classes[members("joins")] = k.EXTEND
+    classes[members("spacing")] = k.SPACING
+    classes[members("prepends")] = k.PREPEND
+    classes[members("breaks")] = k.CONTROL
+    for first, last, kind in ((0x1100, 0x115F, k.JAMO_L), (0x1160, 0x11A7, k.JAMO_V), (0x11A8, 0x11FF, k.JAMO_T)):
+        classes[first : last + 1] = kind
+    for first, last, kind in ((0xA960, 0xA97C, k.JAMO_L), (0xD7B0, 0xD7C6, k.JAMO_V), (0xD7CB, 0xD7FB, k.JAMO_T)):
+        classes[first : last + 1] = kind
+    classes[HANGUL:HANGUL_END] = k.SYLLABLE_LVT
+    classes[HANGUL:HANGUL_END:28] = k.SYLLABLE_LV
+    classes[members("conjunct_consonant")] |= k.CONSONANT
+    classes[members("conjunct_linker")] |= k.LINKER
+    classes[members("conjunct_stop")] |= k.STOPS_CONJUNCT
+    return two_stages(classes)

@@ -1,0 +1,422 @@
+"""Numba kernels for precompiled charsmaps: the double-array trie of SentencePiece (Darts-clone) and what walks it.
+
+A unit is a uint32: the label in the low byte, bit 8 whether a value follows, the rest the distance (XOR) to the block of
+the children; a value is a unit with the highest bit set. Every step is checked against the length of the array and
+consumes a byte, so no array, damaged or hostile, makes these loops run out of bounds or for ever. A rule counts only
+where it ends between two characters.
+
+``targets``: what rules put in, each ended by a zero byte; the caller has checked every value that the trie holds.
+"""
+
+import numpy as np
+
+from shardpiece.kernel_cache import kernel
+from shardpiece.text.normalize_kernels import SLACK, decode, encode, with_room
+
+LABEL_MASK = 0x800000FF
+VALUE_MASK = 0x7FFFFFFF
+NO_UNIT = 0x80000000
+
+# Classes for cutting graphemes: the low four bits; then flags.
+OTHER, CONTROL, EXTEND, SPACING, PREPEND, PICTOGRAPHIC, JAMO_L, JAMO_V, JAMO_T, SYLLABLE_LV, SYLLABLE_LVT = range(11)
+KIND = 0x0F
+CONSONANT = 0x10
+LINKER = 0x20
+STOPS_CONJUNCT = 0x40
+
+# A grapheme shorter than this many bytes is looked up whole.
+SHORT = 6
+
+# In bytes. More would make a search at every position slow.
+MAX_SOURCE = 1024
+
+DAMAGED = -1
+NOT_SEEN = -1
+OPEN = -2
+
+_SPACE = 0x20
+
+
+@kernel
+def children(unit):
+    return np.int64((unit >> 10) << ((unit & 0x200) >> 6))
+
+
+@kernel
+def longest_rule(units, data, i, end):
+    """(length in bytes, value) of the longest source that data[i:end] begins with; the length is 0 for none."""
+    n = len(units)
+    length = np.int64(0)
+    value = np.int64(0)
+    if n == 0:
+        return length, value
+    node = children(np.int64(units[0]))
+    for k in range(i, end):
+        b = np.int64(data[k])
+        node ^= b
+        if b == 0 or node >= n:
+            break
+        unit = np.int64(units[node])
+        if unit & LABEL_MASK != b:
+            break
+        node ^= children(unit)
+        if unit & 0x100 and node < n and (k + 1 == end or (data[k + 1] & 0xC0) != 0x80):
+            length = k + 1 - i
+            value = np.int64(units[node]) & VALUE_MASK
+    return length, value
+
+
+@kernel
+def shortest_rule(units, data, i, end):
+    """The value of the shortest source that data[i:end] begins with, or -1."""
+    n = len(units)
+    if n == 0:
+        return np.int64(-1)
+    node = children(np.int64(units[0]))
+    for k in range(i, end):
+        b = np.int64(data[k])
+        node ^= b
+        if b == 0 or node >= n:
+            break
+        unit = np.int64(units[node])
+        if unit & LABEL_MASK != b:
+            break
+        node ^= children(unit)
+        if unit & 0x100 and node < n and (k + 1 == end or (data[k + 1] & 0xC0) != 0x80):
+            return np.int64(units[node]) & VALUE_MASK
+    return np.int64(-1)
+
+
+@kernel
+def first_bytes(units):
+    """uint8 [256, 2] for ASCII bytes: whether one alone is a source, and whether sources go on after it with ASCII."""
+    n = len(units)
+    result = np.zeros((256, 2), np.uint8)
+    if n == 0:
+        return result
+    root = children(np.int64(units[0]))
+    for b in range(1, 128):
+        node = root ^ b
+        if node >= n or np.int64(units[node]) & LABEL_MASK != b:
+            continue
+        unit = np.int64(units[node])
+        node ^= children(unit)
+        if unit & 0x100 and node < n:
+            result[b, 0] = 1
+        for x in range(1, 128):
+            if node ^ x < n and np.int64(units[node ^ x]) & LABEL_MASK == x:
+                result[b, 1] = 1
+    return result
+
+
+@kernel
+def first_characters(units):
+    """uint8 over the code points: whether a source may begin with the character."""
+    result = np.zeros(0x110000, np.uint8)
+    n = len(units)
+    if n == 0:
+        return result
+    root = children(np.int64(units[0]))
+    raw = np.empty(4, np.uint8)
+    for c in range(0x110000):
+        width = encode(np.int64(c), raw, 0)
+        node = root
+        alive = np.uint8(1)
+        for k in range(width):
+            b = np.int64(raw[k])
+            node ^= b
+            if node >= n or np.int64(units[node]) & LABEL_MASK != b:
+                alive = np.uint8(0)
+                break
+            node ^= children(np.int64(units[node]))
+        result[c] = alive
+    return result
+
+
+@kernel
+def find_values(units, values):
+    """Collect the values that can be reached from the root; returns how many.
+
+    DAMAGED when something else stands in a value's place, when there are more than ``values`` holds, or when a source
+    could be longer than MAX_SOURCE bytes, as it is without bound where a block leads back to itself. Each block of
+    children is visited once, however many ways lead there. A block beyond the end may still have children inside: they
+    differ in the low byte alone.
+    """
+    n = len(units)
+    count = 0
+    if n == 0:
+        return count
+    height = np.full(n + 256, NOT_SEEN, np.int32)
+    stack = np.empty((n + 257, 2), np.int64)
+    root = children(np.int64(units[0]))
+    if root >= n + 256:
+        return count
+    stack[0, 0] = root
+    stack[0, 1] = 1
+    height[root] = OPEN
+    depth = 1
+    while depth > 0:
+        block = stack[depth - 1, 0]
+        b = stack[depth - 1, 1]
+        deeper = False
+        while b < 256:
+            node = block ^ b
+            if node < n and np.int64(units[node]) & LABEL_MASK == b:
+                unit = np.int64(units[node])
+                node ^= children(unit)
+                if node < n + 256:
+                    if height[node] == OPEN:
+                        return DAMAGED
+                    if height[node] == NOT_SEEN:
+                        stack[depth - 1, 1] = b
+                        stack[depth, 0] = node
+                        stack[depth, 1] = 1
+                        height[node] = OPEN
+                        depth += 1
+                        deeper = True
+                        break
+            b += 1
+        if deeper:
+            continue
+        # All blocks below are done.
+        longest = np.int64(0)
+        for b in range(1, 256):
+            node = block ^ b
+            if node < n and np.int64(units[node]) & LABEL_MASK == b:
+                unit = np.int64(units[node])
+                node ^= children(unit)
+                below = np.int64(1)
+                if node < n + 256:
+                    below += np.int64(height[node])
+                longest = max(longest, below)
+                if unit & 0x100 and node < n:
+                    if count >= len(values) or units[node] < NO_UNIT:
+                        return DAMAGED
+                    values[count] = np.int64(units[node]) & VALUE_MASK
+                    count += 1
+        if longest > MAX_SOURCE:
+            return DAMAGED
+        height[block] = longest
+        depth -= 1
+    return count
+
+
+@kernel
+def symbol_length(symbols, data, i, end):
+    length, _ = longest_rule(symbols, data, i, end)
+    return length
+
+
+@kernel
+def sentencepiece_documents(
+    data, offsets, units, targets, symbols, plain, pages, begins, prefix, suffix, squeeze, escape
+):
+    """SentencePiece's Normalizer::Normalize.
+
+    ``symbols``: a trie of texts that are left alone (user-defined symbols); ``plain`` (uint8 [256]): 1 for ASCII bytes
+    that no rule and no symbol touches before another ASCII byte or the end; ``begins``: two-stage, whether a rule or a
+    symbol may begin with a character. ``prefix``, ``suffix``: a space is put before or after; ``squeeze``: spaces at
+    the ends go and runs become one; ``escape``: spaces are written as U+2581.
+    """
+    n = len(offsets) - 1
+    new_offsets = np.zeros(n + 1, np.int64)
+    stop = np.int64(offsets[n])
+    i = np.int64(offsets[0])
+    out = np.empty(stop - i + SLACK, np.uint8)
+    j = np.int64(0)
+    for d in range(n):
+        end = np.int64(offsets[d + 1])
+        while squeeze and i < end:
+            if len(symbols) > 0 and symbol_length(symbols, data, i, end) > 0:
+                if symbol_length(symbols, data, i, end) == 1 and data[i] == _SPACE:
+                    i += 1
+                    continue
+                break
+            length, value = longest_rule(units, data, i, end)
+            if length > 0:
+                if targets[value] != _SPACE or targets[value + 1] != 0:
+                    break
+                i += length
+            elif data[i] == _SPACE:
+                i += 1
+            else:
+                break
+        if i == end:
+            new_offsets[d + 1] = j
+            continue
+        begun = j
+        if prefix:
+            out = with_room(out, j, j + 3 + stop - i + SLACK)
+            j = put_space(out, j, escape)
+        after_space = squeeze
+        while i < end:
+            b = data[i]
+            if b < 0x80 and plain[b] and (i + 1 == end or data[i + 1] < 0x80):
+                if b != _SPACE:
+                    out[j] = b
+                    j += 1
+                    after_space = False
+                elif not after_space:
+                    if escape:
+                        out = with_room(out, j, j + 3 + stop - i + SLACK)
+                    j = put_space(out, j, escape)
+                    after_space = squeeze
+                i += 1
+                continue
+            c, width = decode(data, i)
+            length = np.int64(0)
+            value = np.int64(0)
+            source = i
+            kept = width
+            if begins[(np.int64(pages[c >> 8]) << 8) | (c & 0xFF)]:
+                if len(symbols) > 0:
+                    length = symbol_length(symbols, data, i, end)
+                if length > 0:
+                    kept = length
+                    length = 0
+                else:
+                    length, value = longest_rule(units, data, i, end)
+            if length > 0:
+                i += length
+                kept = 0
+                while targets[value + kept] != 0:
+                    kept += 1
+            else:
+                i += kept
+            out = with_room(out, j, j + 3 * kept + stop - i + SLACK)
+            k = 0
+            while k < kept:
+                b = targets[value + k] if length > 0 else data[source + k]
+                if b != _SPACE or not after_space:
+                    break
+                k += 1
+            if k < kept:
+                while k < kept:
+                    b = targets[value + k] if length > 0 else data[source + k]
+                    if b == _SPACE:
+                        j = put_space(out, j, escape)
+                    else:
+                        out[j] = b
+                        j += 1
+                    k += 1
+                after_space = squeeze and b == _SPACE
+        if squeeze:
+            while True:
+                if escape:
+                    if j - begun < 3 or out[j - 3] != 0xE2 or out[j - 2] != 0x96 or out[j - 1] != 0x81:
+                        break
+                    j -= 3
+                else:
+                    if j == begun or out[j - 1] != _SPACE:
+                        break
+                    j -= 1
+        if suffix:
+            out = with_room(out, j, j + 3 + stop - i + SLACK)
+            j = put_space(out, j, escape)
+        new_offsets[d + 1] = j
+    return out[:j], new_offsets
+
+
+@kernel
+def put_space(out, j, escape):
+    if escape:
+        out[j] = 0xE2
+        out[j + 1] = 0x96
+        out[j + 2] = 0x81
+        return j + 3
+    out[j] = _SPACE
+    return j + 1
+
+
+@kernel
+def grapheme_end(data, i, end, pages, classes):
+    """Where the extended grapheme cluster that begins at ``i`` ends.
+
+    Pairs of regional indicators are not joined: with four bytes each it makes no difference to what is looked up whole.
+    """
+    c, width = decode(data, i)
+    info = np.int64(classes[(np.int64(pages[c >> 8]) << 8) | (c & 0xFF)])
+    if c == 0x0D and i + 1 < end and data[i + 1] == 0x0A:
+        return i + 2
+    i += width
+    pictographic = (info & KIND) == PICTOGRAPHIC
+    conjunct = info & CONSONANT
+    after_joiner = False
+    while i < end:
+        before = info & KIND
+        c, width = decode(data, i)
+        info = np.int64(classes[(np.int64(pages[c >> 8]) << 8) | (c & 0xFF)])
+        kind = info & KIND
+        if before == CONTROL or kind == CONTROL:
+            return i
+        joined = kind in (EXTEND, SPACING) or before == PREPEND
+        if before == JAMO_L:
+            joined |= kind in (JAMO_L, JAMO_V, SYLLABLE_LV, SYLLABLE_LVT)
+        elif before in (JAMO_V, SYLLABLE_LV):
+            joined |= kind in (JAMO_V, JAMO_T)
+        elif before in (JAMO_T, SYLLABLE_LVT):
+            joined |= kind == JAMO_T
+        joined |= after_joiner and kind == PICTOGRAPHIC
+        joined |= (conjunct & LINKER) != 0 and (info & CONSONANT) != 0
+        if not joined:
+            return i
+        after_joiner = pictographic and c == 0x200D
+        pictographic = kind == PICTOGRAPHIC or (pictographic and kind == EXTEND)
+        if info & CONSONANT:
+            conjunct = info & CONSONANT
+        elif info & STOPS_CONJUNCT or (kind != EXTEND and kind != SPACING):
+            conjunct = np.int64(0)
+        elif conjunct:
+            conjunct |= info & LINKER
+        i += width
+    return i
+
+
+@kernel
+def huggingface_documents(data, offsets, units, targets, plain, pages, begins, class_pages, classes):
+    """Hugging Face's Precompiled: a grapheme of less than SHORT bytes becomes the target of the shortest source that it
+    begins with, all of it; where there is none, and in longer ones, each character is looked up."""
+    n = len(offsets) - 1
+    new_offsets = np.zeros(n + 1, np.int64)
+    stop = np.int64(offsets[n])
+    i = np.int64(offsets[0])
+    out = np.empty(stop - i + SLACK, np.uint8)
+    j = np.int64(0)
+    for d in range(n):
+        end = np.int64(offsets[d + 1])
+        while i < end:
+            b = data[i]
+            if b < 0x80 and plain[b] and b != 0x0D and (i + 1 == end or data[i + 1] < 0x80):
+                out[j] = b
+                i += 1
+                j += 1
+                continue
+            border = grapheme_end(data, i, end, class_pages, classes)
+            whole = border - i < SHORT
+            while i < border:
+                c, width = decode(data, i)
+                value = np.int64(-1)
+                consumed = width
+                if begins[(np.int64(pages[c >> 8]) << 8) | (c & 0xFF)]:
+                    if whole:
+                        value = shortest_rule(units, data, i, border)
+                        if value >= 0:
+                            consumed = border - i
+                    if value < 0:
+                        value = shortest_rule(units, data, i, i + width)
+                whole = False
+                i += consumed
+                if value >= 0:
+                    length = 0
+                    while targets[value + length] != 0:
+                        length += 1
+                    out = with_room(out, j, j + length + stop - i + SLACK)
+                    for k in range(length):
+                        out[j + k] = targets[value + k]
+                    j += length
+                else:
+                    for k in range(width):
+                        out[j + k] = data[i - width + k]
+                    j += width
+        new_offsets[d + 1] = j
+    return out[:j], new_offsets

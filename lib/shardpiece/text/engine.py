@@ -1,0 +1,75 @@
+"""The text engine: everything that happens to text before a model sees it."""
+
+import hashlib
+
+import numpy as np
+
+from shardpiece import storage
+from shardpiece.errors import FormatError
+from shardpiece.text.documents import Documents, Words
+from shardpiece.text.normalizers import Normalizer, normalizer
+from shardpiece.text.pretokenizers import PreTokenizer
+
+
+class TextEngine:
+    """A normalizer (or none) and a pre-tokenizer as one object, which counts and encodes, so that training and
+    inference cannot treat text differently. Its fingerprint stands in the word table, the tokenizer and the shards.
+
+    ``pretokenizer`` and ``normalizing``: the objects, or settings that make them.
+    """
+
+    def __init__(self, pretokenizer, normalizing=None):
+        self.pretokenizer = pretokenizer if isinstance(pretokenizer, PreTokenizer) else PreTokenizer(pretokenizer)
+        self.normalizer = normalizing if isinstance(normalizing, Normalizer) else normalizer(normalizing)
+
+    @classmethod
+    def of(cls, given) -> "TextEngine":
+        """An engine as it is; a pre-tokenizer, or the setting of one, as an engine without normalizer."""
+        return given if isinstance(given, cls) else cls(given)
+
+    @classmethod
+    def from_spec(cls, spec: dict) -> "TextEngine":
+        """The engine of an artifact. Raises FormatError when it is damaged."""
+        try:
+            stored = spec["normalizer"]
+            pretokenizer = PreTokenizer.from_spec(spec["pretokenizer"])
+        except (KeyError, TypeError) as error:
+            raise FormatError(f"the stored text engine is damaged ({type(error).__name__}: {error})") from None
+        return cls(pretokenizer, None if stored is None else Normalizer.from_spec(stored))
+
+    @property
+    def spec(self) -> dict:
+        """Everything that decides the words, as stored in artifacts."""
+        return {
+            "normalizer": self.normalizer and self.normalizer.spec,
+            "pretokenizer": self.pretokenizer.spec,
+        }
+
+    @property
+    def fingerprint(self) -> str:
+        """SHA-256 of both with their tables."""
+        parts = {
+            "normalizer": self.normalizer and self.normalizer.fingerprint,
+            "pretokenizer": self.pretokenizer.fingerprint,
+        }
+        return hashlib.sha256(storage.canonical_json(parts)).hexdigest()
+
+    @property
+    def name(self) -> str:
+        """For people: what it does to text."""
+        return repr(self.pretokenizer) if self.normalizer is None else f"{self.normalizer!r}, {self.pretokenizer!r}"
+
+    def __repr__(self) -> str:
+        return f"TextEngine({self.name})"
+
+    def split(self, documents: Documents, at_start: np.ndarray | None = None) -> Words:
+        """Normalize and cut every document; ``at_start``: see PreTokenizer.split. Raises DocumentError for the first
+        document on which a pattern runs too long."""
+        if self.normalizer is not None:
+            documents = self.normalizer.normalize(documents)
+        return self.pretokenizer.split(documents, at_start)
+
+    def split_text(self, text: str) -> list[str]:
+        """The words of one text; bytes that are no characters as \\xNN."""
+        [words] = self.split(Documents.from_strings([text])).to_list()
+        return [word.decode(errors="backslashreplace") for word in words]

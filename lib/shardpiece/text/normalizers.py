@@ -1,0 +1,293 @@
+"""Normalizers: what happens to documents before they are cut into words.
+
+One object counts, trains and encodes; its ``spec`` lies in the artifacts and holds everything that decides a result.
+Results depend neither on the Unicode version of the running Python nor on that of any library, but for regular
+expressions: all else walks frozen tables (``normal_data``), and ``TABLES`` says in the spec which. The tables were
+settled by comparing every one of the 1,112,064 code points with the references, tokenizers 0.23 and sentencepiece 0.2:
+normalization forms are of Unicode 9.0, as there, so a character that came later neither changes nor combines; lowercase
+is Rust's of Unicode 17.0, character by character (no final sigma); accents are all marks of Unicode 9.0 for
+"strip_accents" and only nonspacing ones of an older table for "bert", which also leaves unassigned characters alone.
+
+All steps work on whole batches in compiled loops, and return a batch that they would not change as it is.
+"""
+
+import hashlib
+import warnings
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cached_property
+
+import numpy as np
+import regex
+
+from shardpiece import storage
+from shardpiece.errors import DocumentError, ShardpieceWarning
+from shardpiece.text import charsmap_kernels, normal_tables
+from shardpiece.text import normal_edit_kernels as edit
+from shardpiece.text import normalize_kernels as k
+from shardpiece.text.charsmap import Charsmap, double_array, grapheme_classes
+from shardpiece.text.charsmap_rules import named_charsmap
+from shardpiece.text.documents import Documents
+from shardpiece.text.normal_settings import NORMALIZERS, TABLES, compiled, parse, parse_spec
+
+__all__ = ["NORMALIZERS", "TABLES", "Normalizer", "normalizer"]
+
+# A pattern may be exponential on some text. Seconds per document, and per megabyte.
+TIMEOUT_SECONDS = 30.0
+TIMEOUT_SECONDS_PER_MB = 20.0
+
+Step = Callable[[Documents], Documents]
+
+
+def normalizer(setting) -> "Normalizer | None":
+    """Build one from a user's setting: a name of NORMALIZERS, a dict with "type" and parameters, a list of these (one
+    after the other), None or "none" for no normalization. Raises ConfigError."""
+    settings = parse(setting)
+    return Normalizer(settings) if settings else None
+
+
+class Normalizer:
+    """Built by ``normalizer`` or ``from_spec``. ``settings``: checked steps, one after the other."""
+
+    def __init__(self, settings: list[dict]):
+        self._settings = settings
+
+    @classmethod
+    def from_spec(cls, spec: dict) -> "Normalizer":
+        """The normalizer of an artifact. Raises FormatError when it is damaged or of other tables."""
+        self = cls(parse_spec(spec))
+        for step in self._settings:
+            if "table" in step:
+                step["table"] = Charsmap.from_base64(step["table"])
+            installed = f"regex {regex.__version__}"
+            if step.get("engine", installed) != installed:
+                warnings.warn(
+                    f"normalizer: replaced by {step['engine']} when it was made, by {installed} now: characters that "
+                    f"Unicode has changed in between may be replaced differently",
+                    ShardpieceWarning,
+                    stacklevel=2,
+                )
+        return self
+
+    @classmethod
+    def sentencepiece(cls, charsmap: bytes | Charsmap, **options) -> "Normalizer":
+        """The normalizer of a SentencePiece model: its precompiled_charsmap and the other fields of its normalizer_spec
+        (add_dummy_prefix and so on)."""
+        return cls(parse({"type": "sentencepiece", "table": charsmap, **options}))
+
+    @cached_property
+    def spec(self) -> dict:
+        """Everything that decides the result, in JSON."""
+        steps = []
+        for step in self._settings:
+            stored = {key: value for key, value in step.items() if key not in ("rule", "table")}
+            if "rule" in step or "table" in step:
+                stored["table"] = _charsmap(step).to_base64()
+            steps.append(stored)
+        return steps[0] if len(steps) == 1 else {"type": "sequence", "steps": steps}
+
+    @cached_property
+    def fingerprint(self) -> str:
+        return hashlib.sha256(storage.canonical_json(self.spec)).hexdigest()
+
+    @cached_property
+    def _steps(self) -> list[Step]:
+        return [_STEPS[step["type"]](step) for step in self._settings]
+
+    def __repr__(self) -> str:
+        def describe(step: dict) -> str:
+            shown = [
+                f"{key}={value!r}" for key, value in step.items() if key not in ("type", "table", "engine", "tables")
+            ]
+            return f"{step['type']}({', '.join(shown)})" if shown else step["type"]
+
+        return f"Normalizer({', '.join(map(describe, self._settings))})"
+
+    def normalize(self, documents: Documents) -> Documents:
+        """Normalize every document; the counts stay those of the input. Raises DocumentError for the first one on which
+        a regular expression runs too long."""
+        for step in self._steps:
+            documents = step(documents)
+        return documents
+
+    def normalize_text(self, text: str) -> str:
+        return self.normalize(Documents.from_strings([text])).text(0)
+
+
+def _with(documents: Documents, arrays: tuple[np.ndarray, np.ndarray]) -> Documents:
+    data, offsets = arrays
+    data.flags.writeable = offsets.flags.writeable = False
+    return replace(documents, data=data, offsets=offsets)
+
+
+def _charsmap(step: dict) -> Charsmap:
+    return step["table"] if "table" in step else named_charsmap(step["rule"])
+
+
+def _character_map(table: normal_tables.CharacterMap) -> Step:
+    def run(documents: Documents) -> Documents:
+        data, offsets = documents.data, documents.offsets
+        if not k.map_changes(data, offsets[0], offsets[-1], table.ascii_map, table.pages, table.values):
+            return documents
+        arrays = k.map_characters(
+            data, offsets, table.ascii_map, table.pages, table.values, table.target_offsets, table.targets
+        )
+        return _with(documents, arrays)
+
+    return run
+
+
+def _form(name: str) -> Step:
+    t = normal_tables.form(name)
+
+    def run(documents: Documents) -> Documents:
+        data, offsets = documents.data, documents.offsets
+        if k.first_unstable(data, offsets[0], offsets[-1], t.pages, t.rows, t.stable) == offsets[-1]:
+            return documents
+        arrays = k.decompose_documents(
+            data, offsets, t.pages, t.rows, t.stable, t.row_offsets, t.row_codes, t.row_classes, t.compose, t.pairs,
+            t.composites,
+        )  # fmt: skip
+        return _with(documents, arrays)
+
+    return run
+
+
+def _bert(step: dict) -> Step:
+    clean, chinese, lower = step["clean_text"], step["handle_chinese_chars"], step["lowercase"]
+    if not step["strip_accents"]:
+        return _character_map(normal_tables.bert_before(clean, chinese, lower))
+    steps = [_form("nfd"), _character_map(normal_tables.bert_after(lower))]
+    if clean or chinese:
+        steps.insert(0, _character_map(normal_tables.bert_before(clean, chinese, False)))
+
+    def run(documents: Documents) -> Documents:
+        for one in steps:
+            documents = one(documents)
+        return documents
+
+    return run
+
+
+def _strip(step: dict) -> Step:
+    return lambda d: _with(d, edit.strip_documents(d.data, d.offsets, step["left"], step["right"]))
+
+
+def _collapse_spaces(step: dict) -> Step:
+    return lambda d: _with(d, edit.collapse_documents(d.data, d.offsets))
+
+
+def _prepend(step: dict) -> Step:
+    text = np.frombuffer(step["text"].encode(), np.uint8)
+    return lambda d: _with(d, edit.prepend_documents(d.data, d.offsets, text))
+
+
+def _replace(step: dict) -> Step:
+    if "literal" in step:
+        pattern, content = (np.frombuffer(step[key].encode(), np.uint8) for key in ("literal", "content"))
+        return lambda d: _with(d, edit.replace_documents(d.data, d.offsets, pattern, content))
+    expression = compiled(step["pattern"])
+
+    def run(documents: Documents) -> Documents:
+        pieces = []
+        for d in range(len(documents)):
+            raw = documents.data[documents.offsets[d] : documents.offsets[d + 1]].tobytes()
+            pieces.append(_replace_by_regex(expression, step["content"], raw, d))
+        offsets = np.cumsum([0, *map(len, pieces)], dtype=np.int64)
+        return _with(documents, (np.frombuffer(b"".join(pieces), np.uint8), offsets))
+
+    return run
+
+
+def _replace_by_regex(expression: regex.Pattern, content: str, raw: bytes, d: int) -> bytes:
+    """One document. As in Hugging Face's Replace, ``content`` is put in as it is, an empty match right after another
+    match does not count, and an empty document stays empty."""
+    if not raw:
+        return raw
+    text = raw.decode()
+    timeout = TIMEOUT_SECONDS + TIMEOUT_SECONDS_PER_MB * len(raw) / 1e6
+    parts: list[str] = []
+    last = 0
+    try:
+        for match in expression.finditer(text, timeout=timeout):
+            start, end = match.span()
+            if parts and start == end == last:
+                continue
+            parts += (text[last:start], content)
+            last = end
+    except TimeoutError:
+        raise DocumentError(
+            d,
+            f"the normalizer's pattern ran for more than {timeout:.0f} s on this document of {len(raw):,} bytes; "
+            f"simplify the pattern or leave the document out",
+        ) from None
+    return "".join((*parts, text[last:])).encode() if parts else raw
+
+
+def _charsmap_step(step: dict) -> Step:
+    if step["reference"] == "sentencepiece":
+        return _sentencepiece_step(_charsmap(step), (), False, False, False, False)
+    charsmap = _charsmap(step)
+    plain = (np.arange(256) < 128) & (charsmap.first_bytes[:, 0] == 0)
+    plain = normal_tables.frozen(plain.astype(np.uint8))
+    pages, begins = normal_tables.two_stages(charsmap.begins.astype(np.uint8))
+    class_pages, classes = grapheme_classes()
+
+    def run(documents: Documents) -> Documents:
+        arrays = charsmap_kernels.huggingface_documents(
+            documents.data, documents.offsets, charsmap.units, charsmap.targets, plain, pages, begins, class_pages,
+            classes,
+        )  # fmt: skip
+        return _with(documents, arrays)
+
+    return run
+
+
+def _sentencepiece(step: dict) -> Step:
+    prefix, suffix = step["add_dummy_prefix"], step["treat_whitespace_as_suffix"]
+    return _sentencepiece_step(
+        _charsmap(step),
+        step["user_defined_symbols"],
+        prefix and not suffix,
+        prefix and suffix,
+        step["remove_extra_whitespaces"],
+        step["escape_whitespaces"],
+    )
+
+
+def _sentencepiece_step(
+    charsmap: Charsmap, texts: tuple[str, ...], prefix: bool, suffix: bool, squeeze: bool, escape: bool
+) -> Step:
+    symbols = double_array(sorted({(text.encode(), 0) for text in texts}))
+    symbols.flags.writeable = False
+    plain = (np.arange(256) < 128) & ~charsmap.first_bytes.any(axis=1)
+    begins = charsmap.begins.copy()
+    for text in texts:
+        plain[text.encode()[0]] = False
+        begins[ord(text[0])] = True
+    plain = normal_tables.frozen(plain.astype(np.uint8))
+    pages, begins = normal_tables.two_stages(begins.astype(np.uint8))
+
+    def run(documents: Documents) -> Documents:
+        arrays = charsmap_kernels.sentencepiece_documents(
+            documents.data, documents.offsets, charsmap.units, charsmap.targets, symbols, plain, pages, begins, prefix,
+            suffix, squeeze, escape,
+        )  # fmt: skip
+        return _with(documents, arrays)
+
+    return run
+
+
+_STEPS: dict[str, Callable[[dict], Step]] = {
+    **{name: lambda step: _form(step["type"]) for name in ("nfc", "nfd", "nfkc", "nfkd")},
+    "lowercase": lambda step: _character_map(normal_tables.lowercase()),
+    "strip_accents": lambda step: _character_map(normal_tables.strip_accents()),
+    "nmt": lambda step: _character_map(normal_tables.nmt()),
+    "bert": _bert,
+    "strip": _strip,
+    "collapse_spaces": _collapse_spaces,
+    "prepend": _prepend,
+    "replace": _replace,
+    "charsmap": _charsmap_step,
+    "sentencepiece": _sentencepiece,
+}
