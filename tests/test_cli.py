@@ -14,6 +14,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import shardpiece
+from shardpiece.text.patterns import PATTERNS
+from shardpiece.text.pretokenizers import PRETOKENIZERS
 from shardpiece.tokenizer import artifact
 from tests.conftest import corpus_rows, input_rows, write_corpus
 
@@ -275,3 +277,25 @@ def test_write_permission_is_checked_before_the_job(tmp_path):
     if "Permission denied" in done.stderr and "shardpiece: error" not in done.stderr:
         pytest.skip("another user cannot run this environment's Python")
     fails(done, 2, "this output cannot be written (Permission denied)")
+
+
+def test_pretokenizers_are_listed_and_shown():
+    listed = run("pretokenizers")
+    assert listed.returncode == 0
+    for name in PRETOKENIZERS:
+        assert f"\n{name} " in f"\n{listed.stdout}"
+    assert PATTERNS["o200k_base"] in listed.stdout
+    assert "nmt_nfkc " in run("normalizers").stdout
+    shown = run("tokenize", "--pretokenizer", "digits", "--pretokenizer", "gpt2", "it's 24")
+    assert shown.stdout.splitlines() == ["it|'s|·|2|4", "5 words"]
+    shown = run("tokenize", "--pretokenizer", "none", "--normalizer", "nfkc", "--normalizer", "lowercase", "ﬁＡ")
+    assert shown.stdout.splitlines() == ["fia", "1 words"]
+    as_json = run("tokenize", "--json", "--pretokenizer", "bert", "a, b")
+    assert json.loads(as_json.stdout) == {"text": "a, b", "words": ["a", ",", "b"]}
+    for arguments, message in (
+        (["--pretokenizer", "bret"], "did you mean 'bert'"),
+        (["--normalizer", "lowercas"], "did you mean 'lowercase'"),
+        (["--tokenizer", "x", "--pretokenizer", "bert"], "not both"),
+    ):
+        wrong = run("tokenize", *arguments, "text")
+        fails(wrong, 2, message)

@@ -438,3 +438,52 @@ def test_only_empty_documents(session, tmp_path):
     assert count(session, config).figures["distinct words"] == 0
     with pytest.raises(TrainingError, match="the word table is empty"):
         train(config)
+
+
+def test_any_text_engine_counts_and_encodes(session, corpus, tmp_path):
+    """A normalizer and a sequence of steps, on executors: the table is a plain counter's, the shards hold what the
+    tokenizer makes of each document."""
+    config = config_for(
+        corpus, tmp_path, pretokenizer=["digits", "bert"], normalizer=["nfkc", "lowercase"], train__vocab_size=350,
+        encode__special_tokens_in_text="token",
+    )  # fmt: skip
+    run_stages(session, config)
+    engine = shardpiece.TextEngine(config.pretokenizer, config.normalizer)
+    table = shardpiece.WordTable.read(config.words_path)
+    assert table.engine.fingerprint == engine.fingerprint
+    expected = Counter()
+    for row in input_rows(corpus):
+        for piece in (row["text"] or "").split("<|endoftext|>"):
+            expected.update(word.encode() for word in engine.split_text(piece))
+    assert table.to_counter() == expected
+    tokenizer = shardpiece.load(config.tokenizer_path)
+    manifest = json.loads((tmp_path / "shards" / "manifest.json").read_text())
+    assert manifest["engine"] == tokenizer.engine.fingerprint == engine.fingerprint
+    assert manifest["special_tokens_in_text"] == "token"
+    eos = tokenizer.special_id("<|endoftext|>")
+    rows = [row for shard in manifest["shards"] for file in shard["files"]
+            for row in pq.read_table(tmp_path / "shards" / file["name"]).to_pylist()]  # fmt: skip
+    for row, source in zip(rows, input_rows(corpus), strict=True):
+        text = source["text"] or ""
+        assert row["tokens"] == tokenizer.encode(text, "token")
+        assert row["tokens"].count(eos) == text.count("<|endoftext|>")
+
+
+def test_a_special_token_in_text_is_an_error_where_asked(session, done, tmp_path):
+    output = done[1]
+    place = tmp_path / "spelled.parquet"
+    pq.write_table(pa.table({"text": ["fine", None, "x <|endoftext|>"], "id": ["a", "b", "c"]}), place)
+    wrong = load_config(None, {
+        "input": [str(place)], "encode.tokenizer": str(output / "tokenizer"), "encode.output": str(tmp_path / "shards"),
+        "encode.special_tokens_in_text": "error",
+    })  # fmt: skip
+    with pytest.raises(DataError, match=r"spelled.parquet, row 2: the text spells the special token '<\|endoftext\|>'"):
+        encode(session, wrong)
+    assert not (tmp_path / "shards" / "manifest.json").exists()
+
+
+def test_a_normalizer_that_tokenizer_json_cannot_hold_is_found_before_the_run(corpus, tmp_path):
+    config = config_for(corpus, tmp_path, normalizer={"type": "sentencepiece"})
+    with pytest.raises(FormatError, match="reference: huggingface"):
+        run_all(config)
+    assert not (tmp_path / "words").exists()

@@ -1,5 +1,7 @@
 """Arrow columns and Python strings become the same documents."""
 
+import itertools
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -8,6 +10,8 @@ from hypothesis import strategies as st
 
 from shardpiece.errors import ConfigError, DocumentError
 from shardpiece.text.documents import Documents
+from shardpiece.text.pretokenizers import PRETOKENIZERS, PreTokenizer
+from tests.text.test_pretokenizers import DROPS
 
 
 def raw(documents: Documents) -> list[bytes]:
@@ -69,3 +73,27 @@ def test_lone_surrogates_are_replaced_and_pairs_joined():
     documents = Documents.from_strings(["a\ud800b", "\ud83d\ude00", "\udfff"])
     assert raw(documents) == ["a\ufffdb".encode(), "😀".encode(), "\ufffd".encode()]
     assert documents.replaced == 3
+
+
+def test_ten_million_random_bytes():
+    """Random bytes, bytes that look like UTF-8, and valid UTF-8 with a byte changed: what Python makes of them is split by
+    every named pre-tokenizer, and as they are they crash none."""
+    rng = np.random.default_rng(6)
+    leads = rng.choice(np.frombuffer(b"\xc2\xe0\xed\xef\xf0\xf4\xf5\xff\x80\xbf\x90\xa0 a'1\n", np.uint8), 4_000_000)
+    text = np.frombuffer("naïve 日本語 😀 it's 123\n".encode() * 100_000, np.uint8)[:3_000_000].copy()
+    text[rng.integers(0, len(text), 100_000)] = rng.integers(0, 256, 100_000)
+    soup = np.concatenate([rng.integers(0, 256, 3_000_000, np.uint8), leads, text]).tobytes()
+    cuts = np.unique(rng.integers(0, len(soup), 20_000)).tolist()
+    values = [soup[a:b] for a, b in itertools.pairwise([0, *cuts, len(soup)])]
+    documents = Documents.from_arrow(pa.array(values, pa.binary()))
+    assert documents.data.tobytes() == b"".join(v.decode(errors="replace").encode() for v in values)
+    unchecked = Documents.raw(pa.array(values, pa.large_binary()))
+    for name in PRETOKENIZERS:
+        pretokenizer = PreTokenizer(name)
+        for given in (documents, unchecked):
+            words = pretokenizer.split(given)
+            assert (np.diff(words.ends, prepend=words.start) > 0).all()
+            assert len(words.document_ends) == len(values)
+            assert words.document_ends[-1] == len(words.ends)
+            if not name.startswith("metaspace") and name not in DROPS:
+                assert words.size == given.size

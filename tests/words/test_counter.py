@@ -24,7 +24,7 @@ def collect(batches) -> Counter:
     return counts
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60, deadline=None, derandomize=True)
 @given(
     st.lists(st.tuples(st.sampled_from(["en", "de", ""]), st.text("ab ü1\n", max_size=40)), max_size=12),
     st.sampled_from([1, 4096, 1 << 20]),
@@ -104,7 +104,7 @@ similar = st.builds(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150, deadline=None, derandomize=True)
 @given(
     st.lists(st.tuples(st.sampled_from(["en", "de", ""]), st.lists(similar, max_size=30)), max_size=8),
     st.sampled_from([1, 1 << 20]),
@@ -123,8 +123,8 @@ def test_the_table_grows_without_spilling_and_within_the_bound():
     expected = Counter(("", word) for document in documents for word in document)
     counter = WordCounter(memory)
     assert list(counter.add(as_words(documents))) == []
-    # While the entries double, half as many are there too.
-    assert counter._entries.nbytes * 3 // 2 + counter._arena.nbytes < memory
+    # While the table of entries grows, a quarter of it is there too.
+    assert counter._entries.nbytes * 5 // 4 + counter._arena.nbytes < memory
     first = list(counter.drain())
     assert collect(first) == expected
     again = WordCounter(memory)

@@ -80,7 +80,7 @@ def count(session: Callable[[], SparkSession], config: JobConfig) -> StageReport
         log(f"count: {output} is done and unchanged, skipped")
         return _report(finished, 0.0, skipped=True)
     OUTPUT.check(output, config.input, plan.files)
-    prepare_kernels()
+    prepare_kernels(engine)
     spark = session()
     OUTPUT.start(output, key)
 

@@ -80,7 +80,7 @@ def encode(session: Callable[[], SparkSession], config: JobConfig) -> StageRepor
         log(f"encode: {output} is done and unchanged, skipped")
         return _report(finished, 0.0, skipped=True)
     OUTPUT.check(output, config.input, plan.files)
-    prepare_kernels()
+    prepare_kernels(tokenizer.engine)
     spark = session()
     OUTPUT.start(output, key, resume=True)
 

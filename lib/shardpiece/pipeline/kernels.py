@@ -9,16 +9,25 @@ import shardpiece
 from shardpiece.kernel_cache import CACHE_DIRECTORY
 from shardpiece.pipeline.progress import log
 from shardpiece.text.documents import Documents
+from shardpiece.text.engine import TextEngine
 from shardpiece.words import table as words
 
+# Letters of several scripts, digits, marks, and everything else that makes a kernel take another path.
+_SAMPLE = "The lowest 1234567 it's é\u0301 ﬁ  x\n\n中文かな हिन्दी ▁a == " * 8
 
-def prepare_kernels() -> None:
-    """Compile what is not in the on-disk cache yet; workers on this machine then load it from there."""
-    if any(Path(CACHE_DIRECTORY).rglob("merge_kernels.merge_pairs-*.nbi")):
+
+def prepare_kernels(engine: TextEngine) -> None:
+    """Compile what is not in the on-disk cache yet, the kernels this text engine needs among them; workers on this
+    machine then load it from there."""
+    done = Path(CACHE_DIRECTORY) / f"compiled-{engine.fingerprint[:32]}"
+    if done.exists():
         return
     began = time.monotonic()
-    log("compiling the kernels, once per installation")
-    exercise()
+    log("compiling the kernels, once per installation and text engine")
+    if not any(Path(CACHE_DIRECTORY).rglob("merge_kernels.merge_pairs-*.nbi")):
+        exercise()
+    engine.split(Documents.from_strings([_SAMPLE, "", "<|endoftext|>"]))
+    done.touch()
     log(f"compiled in {time.monotonic() - began:.0f} s, cached in {CACHE_DIRECTORY}")
 
 

@@ -12,6 +12,7 @@ from shardpiece.pipeline.outputs import OutputKind
 from shardpiece.pipeline.progress import StageProgress, log
 from shardpiece.pipeline.report import StageReport
 from shardpiece.pipeline.tasks import plan_key
+from shardpiece.text.engine import TextEngine
 from shardpiece.tokenizer import artifact
 from shardpiece.training.bpe import train_bpe
 from shardpiece.words import table as words
@@ -39,7 +40,7 @@ def train(config: JobConfig) -> StageReport:
         log(f"train: {output} is done and unchanged, skipped")
         return _report(finished, 0.0, skipped=True)
     OUTPUT.check(output)
-    prepare_kernels()
+    prepare_kernels(TextEngine.from_spec(manifest["engine"]))
     counted_as_text = sorted(set(config.train.special_tokens) - set(manifest["special_tokens"]))
     if counted_as_text:
         log(
