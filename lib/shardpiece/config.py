@@ -125,10 +125,11 @@ class JobConfig(_Section):
     id_column: str | None = Field(None, description="document id for the shards; default FILE:ROW")
     group_column: str | None = Field(None, description="language or source, kept apart in the word table")
     invalid_utf8: Literal["replace", "error"] = "replace"
-    normalizer: str | dict[str, Any] | list[str | dict[str, Any]] | None = Field(
+    # TextEngine checks these two; its messages are better than those for a union of types.
+    normalizer: Any = Field(
         None, description="what is done to text before it is split: a name, a step with settings, or a list of these"
     )
-    pretokenizer: str | dict[str, Any] | list[str | dict[str, Any]] = Field(
+    pretokenizer: Any = Field(
         "cl100k_base", description="a name, a regular expression, a step with settings, or a list of these"
     )
     output: PathText | None = Field(None, description="where the stages put their results unless told otherwise")

@@ -90,10 +90,10 @@ def test_ten_million_random_bytes():
     unchecked = Documents.raw(pa.array(values, pa.large_binary()))
     for name in PRETOKENIZERS:
         pretokenizer = PreTokenizer(name)
-        for given in (documents, unchecked):
-            words = pretokenizer.split(given)
+        for batch in (documents, unchecked):
+            words = pretokenizer.split(batch)
             assert (np.diff(words.ends, prepend=words.start) > 0).all()
             assert len(words.document_ends) == len(values)
             assert words.document_ends[-1] == len(words.ends)
             if not name.startswith("metaspace") and name not in DROPS:
-                assert words.size == given.size
+                assert words.size == batch.size

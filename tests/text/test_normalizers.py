@@ -76,12 +76,15 @@ adversarial = st.text(
 )
 
 
-def results(mine: Normalizer, texts: list[str]) -> list[str]:
-    """Through one batch."""
-    documents = mine.normalize(Documents.from_strings(texts))
-    assert len(documents) == len(texts)
-    raw, offsets = documents.data.tobytes(), documents.offsets.tolist()
-    return [raw[a:b].decode() for a, b in pairwise(offsets)]
+def results(mine: Normalizer, texts: list[str], batch: int = 256) -> list[str]:
+    found = []
+    for i in range(0, len(texts), batch):
+        part = texts[i : i + batch]
+        documents = mine.normalize(Documents.from_strings(part))
+        assert len(documents) == len(part)
+        raw, offsets = documents.data.tobytes(), documents.offsets.tolist()
+        found += [raw[a:b].decode() for a, b in pairwise(offsets)]
+    return found
 
 
 def assert_same(mine: Normalizer, peer, texts: list[str]) -> None:
@@ -106,6 +109,14 @@ def test_code_points_between_letters_and_marks(name):
     # Many in one text: what is unknown must not let its neighbours interact.
     texts = ["".join(f"\u0323A{c}\u0301\u0323b" for c in ASSIGNED[i : i + 32]) for i in range(0, len(ASSIGNED), 32)]
     assert_same(normalizer(name), PEERS[name], texts)
+
+
+@pytest.mark.parametrize(
+    "options", BERT_OPTIONS, ids=lambda options: "".join("NFT"[v is not None and 1 + v] for v in options.values())
+)
+def test_bert_options(options):
+    texts = [f"\u0323A{c}\u0301\u0323b" for c in ASSIGNED[::6]]
+    assert_same(normalizer({"type": "bert", **options}), peers.BertNormalizer(**options), texts)
 
 
 @pytest.mark.parametrize("name", PEERS)

@@ -131,9 +131,20 @@ class Charsmap:
                     result[text] = targets[value : targets.index(0, value)].decode()
         return result
 
-    @cached_property
-    def first_bytes(self) -> np.ndarray:
-        return k.first_bytes(self.units)
+    def plain(self, alone: bool) -> np.ndarray:
+        """uint8 [256]: the one ASCII byte that an ASCII byte becomes before another ASCII byte; 0xFF where it becomes
+        something else or, unless only single characters are looked up (``alone``), where longer sources begin."""
+        is_source, goes_on = k.first_bytes(self.units).T.astype(bool)
+        plain = np.full(256, 0xFF, np.uint8)
+        for b in range(128):
+            raw = np.array([b], np.uint8)
+            value = int(k.shortest_rule(self.units, frozen(raw), 0, 1)) if is_source[b] else -1
+            target = self.targets[value : value + 2].tolist() if value >= 0 else [b, 0]
+            if 0 < target[0] < 128 and target[1] == 0 and (alone or not goes_on[b]):
+                plain[b] = target[0]
+        if not is_source[0]:
+            plain[0] = 0
+        return plain
 
     @cached_property
     def begins(self) -> np.ndarray:
@@ -177,6 +188,7 @@ def grapheme_classes() -> tuple[np.ndarray, np.ndarray]:
         classes[first : last + 1] = kind
     classes[HANGUL:HANGUL_END] = k.SYLLABLE_LVT
     classes[HANGUL:HANGUL_END:28] = k.SYLLABLE_LV
+    classes[np.isin(classes, (k.EXTEND, k.SPACING, k.JAMO_V, k.JAMO_T))] |= k.JOINS
     classes[members("conjunct_consonant")] |= k.CONSONANT
     classes[members("conjunct_linker")] |= k.LINKER
     classes[members("conjunct_stop")] |= k.STOPS_CONJUNCT

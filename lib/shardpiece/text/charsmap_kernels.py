@@ -11,11 +11,14 @@ where it ends between two characters.
 import numpy as np
 
 from shardpiece.kernel_cache import kernel
-from shardpiece.text.normalize_kernels import SLACK, decode, encode, with_room
+from shardpiece.text.normalize_kernels import SLACK, ascii_end, decode, encode, with_room
 
 LABEL_MASK = 0x800000FF
 VALUE_MASK = 0x7FFFFFFF
 NO_UNIT = 0x80000000
+
+# ASCII bytes done at a time: spaces may become three bytes, and there must be room for that.
+RUN = 4096
 
 # Classes for cutting graphemes: the low four bits; then flags.
 OTHER, CONTROL, EXTEND, SPACING, PREPEND, PICTOGRAPHIC, JAMO_L, JAMO_V, JAMO_T, SYLLABLE_LV, SYLLABLE_LVT = range(11)
@@ -23,6 +26,8 @@ KIND = 0x0F
 CONSONANT = 0x10
 LINKER = 0x20
 STOPS_CONJUNCT = 0x40
+JOINS = 0x80
+"""May belong to the grapheme before."""
 
 # A grapheme shorter than this many bytes is looked up whole.
 SHORT = 6
@@ -213,8 +218,8 @@ def sentencepiece_documents(
 ):
     """SentencePiece's Normalizer::Normalize.
 
-    ``symbols``: a trie of texts that are left alone (user-defined symbols); ``plain`` (uint8 [256]): 1 for ASCII bytes
-    that no rule and no symbol touches before another ASCII byte or the end; ``begins``: two-stage, whether a rule or a
+    ``symbols``: a trie of texts that are left alone (user-defined symbols); ``plain`` (uint8 [256]): the ASCII byte that
+    an ASCII byte becomes before another one or the end, where that is known, else 0xFF; ``begins``: two-stage, whether a rule or a
     symbol may begin with a character. ``prefix``, ``suffix``: a space is put before or after; ``squeeze``: spaces at
     the ends go and runs become one; ``escape``: spaces are written as U+2581.
     """
@@ -246,36 +251,51 @@ def sentencepiece_documents(
             continue
         begun = j
         if prefix:
-            out = with_room(out, j, j + 3 + stop - i + SLACK)
+            if j + 3 + stop - i + SLACK > len(out):
+                out = with_room(out, j, j + 3 + stop - i + SLACK)
             j = put_space(out, j, escape)
         after_space = squeeze
         while i < end:
-            b = data[i]
-            if b < 0x80 and plain[b] and (i + 1 == end or data[i + 1] < 0x80):
-                if b != _SPACE:
-                    out[j] = b
-                    j += 1
-                    after_space = False
-                elif not after_space:
-                    if escape:
-                        out = with_room(out, j, j + 3 + stop - i + SLACK)
-                    j = put_space(out, j, escape)
-                    after_space = squeeze
-                i += 1
-                continue
+            if data[i] < 0x80:
+                start = i
+                run = ascii_end(data, i, min(end, i + RUN))
+                if run < end and data[run] >= 0x80:
+                    run -= 1
+                if j + 3 * (run - i) + stop - run + SLACK > len(out):
+                    out = with_room(out, j, j + 3 * (run - i) + stop - run + SLACK)
+                while i < run:
+                    b = plain[data[i]]
+                    if b == _SPACE:
+                        if not after_space:
+                            j = put_space(out, j, escape)
+                            after_space = squeeze
+                    elif b < 0x80:
+                        out[j] = b
+                        j += 1
+                        after_space = False
+                    else:
+                        break
+                    i += 1
+                if i == run and i > start:
+                    continue
             c, width = decode(data, i)
             length = np.int64(0)
             value = np.int64(0)
             source = i
-            kept = width
+            kept = np.int64(0)
             if begins[(np.int64(pages[c >> 8]) << 8) | (c & 0xFF)]:
                 if len(symbols) > 0:
-                    length = symbol_length(symbols, data, i, end)
-                if length > 0:
-                    kept = length
-                    length = 0
-                else:
+                    kept = symbol_length(symbols, data, i, end)
+                if kept == 0:
                     length, value = longest_rule(units, data, i, end)
+            if length == 0 and kept == 0 and c != _SPACE:
+                for k in range(width):
+                    out[j + k] = data[i + k]
+                j += width
+                i += width
+                after_space = False
+                continue
+            kept = max(kept, width)
             if length > 0:
                 i += length
                 kept = 0
@@ -283,7 +303,8 @@ def sentencepiece_documents(
                     kept += 1
             else:
                 i += kept
-            out = with_room(out, j, j + 3 * kept + stop - i + SLACK)
+            if j + 3 * kept + stop - i + SLACK > len(out):
+                out = with_room(out, j, j + 3 * kept + stop - i + SLACK)
             k = 0
             while k < kept:
                 b = targets[value + k] if length > 0 else data[source + k]
@@ -311,7 +332,8 @@ def sentencepiece_documents(
                         break
                     j -= 1
         if suffix:
-            out = with_room(out, j, j + 3 + stop - i + SLACK)
+            if j + 3 + stop - i + SLACK > len(out):
+                out = with_room(out, j, j + 3 + stop - i + SLACK)
             j = put_space(out, j, escape)
         new_offsets[d + 1] = j
     return out[:j], new_offsets
@@ -385,13 +407,36 @@ def huggingface_documents(data, offsets, units, targets, plain, pages, begins, c
     for d in range(n):
         end = np.int64(offsets[d + 1])
         while i < end:
-            b = data[i]
-            if b < 0x80 and plain[b] and b != 0x0D and (i + 1 == end or data[i + 1] < 0x80):
-                out[j] = b
-                i += 1
-                j += 1
+            if data[i] < 0x80:
+                start = i
+                run = ascii_end(data, i, end)
+                if run < end:
+                    run -= 1
+                while i < run:
+                    b = plain[data[i]]
+                    if b >= 0x80:
+                        break
+                    out[j] = b
+                    i += 1
+                    j += 1
+                if i == run and i > start:
+                    continue
+            c, width = decode(data, i)
+            border = i + width
+            info = np.int64(classes[(np.int64(class_pages[c >> 8]) << 8) | (c & 0xFF)])
+            kind = info & KIND
+            longer = kind in (PREPEND, JAMO_L) or c == 0x0D
+            if not longer and border < end and data[border] >= 0x80:
+                following, _ = decode(data, border)
+                longer = (classes[(np.int64(class_pages[following >> 8]) << 8) | (following & 0xFF)] & JOINS) != 0
+            if longer:
+                border = grapheme_end(data, i, end, class_pages, classes)
+            if border == i + width and not begins[(np.int64(pages[c >> 8]) << 8) | (c & 0xFF)]:
+                for k in range(width):
+                    out[j + k] = data[i + k]
+                j += width
+                i = border
                 continue
-            border = grapheme_end(data, i, end, class_pages, classes)
             whole = border - i < SHORT
             while i < border:
                 c, width = decode(data, i)
@@ -410,7 +455,8 @@ def huggingface_documents(data, offsets, units, targets, plain, pages, begins, c
                     length = 0
                     while targets[value + length] != 0:
                         length += 1
-                    out = with_room(out, j, j + length + stop - i + SLACK)
+                    if j + length + stop - i + SLACK > len(out):
+                        out = with_room(out, j, j + length + stop - i + SLACK)
                     for k in range(length):
                         out[j + k] = targets[value + k]
                     j += length

@@ -40,9 +40,7 @@ def named_rules(name: str) -> dict[str, str]:
 def _nfkc() -> dict[str, str]:
     full = {chr(c): "".join(map(chr, codes)) for c, codes in normal_data.decompositions(True, newer=True).items()}
     for c in range(HANGUL, HANGUL_END):
-        s = c - HANGUL
-        jamo = (0x1100 + s // 588, 0x1161 + s % 588 // 28, 0x11A7 + s % 28)
-        full[chr(c)] = "".join(map(chr, jamo if s % 28 else jamo[:2]))
+        full[chr(c)] = "".join(map(chr, normal_data.hangul_jamo(c)))
     rules = {}
     # Which single characters each character is the NFKD form of.
     origins: dict[str, list[str]] = {}

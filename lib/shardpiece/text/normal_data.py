@@ -39,6 +39,13 @@ HANGUL, HANGUL_END = 0xAC00, 0xD7A4
 HANGUL_L, HANGUL_V, HANGUL_T = 0x1100, 0x1161, 0x11A7
 
 
+def hangul_jamo(c: int) -> tuple[int, ...]:
+    """What a Hangul syllable decomposes to."""
+    s = c - HANGUL
+    first = (HANGUL_L + s // 588, HANGUL_V + s % 588 // 28)
+    return (*first, HANGUL_T + s % 28) if s % 28 else first
+
+
 def _lines(name: str) -> list[str]:
     text = (resources.files("shardpiece.text") / "data" / name).read_text(encoding="ascii")
     return [line for line in text.splitlines() if line and not line.startswith("#")]

@@ -116,7 +116,8 @@ def replace_documents(data, offsets, pattern, content):
                     k += 1
                 if k == length:
                     i += length
-                    out = with_room(out, j, j + len(content) + stop - i + SLACK)
+                    if j + len(content) + stop - i + SLACK > len(out):
+                        out = with_room(out, j, j + len(content) + stop - i + SLACK)
                     for k in range(len(content)):
                         out[j + k] = content[k]
                     j += len(content)

@@ -144,3 +144,36 @@ def bert_before(clean: bool, chinese: bool, lower: bool) -> CharacterMap:
 def bert_after(lower: bool) -> CharacterMap:
     """Nonspacing marks removed after NFD, and lowercasing."""
     return CharacterMap.of(normal_data.lowercase() if lower else {}, normal_data.members("nonspacing_marks"))
+
+
+@cache
+def bert_at_once(clean: bool, chinese: bool, lower: bool) -> CharacterMap:
+    """All steps of a BertNormalizer that strips accents, character by character. That is exact where no mark remains
+    that could change places with another one; see ``bert_keeps_marks``."""
+    nonspacing = normal_data.members("nonspacing_marks")
+    lowercase = normal_data.lowercase() if lower else {}
+    full = normal_data.decompositions(compatibility=False, newer=False)
+    mapping = {}
+    for c in {*full, *lowercase, *range(HANGUL, HANGUL_END)}:
+        codes = full.get(c) or (normal_data.hangul_jamo(c) if HANGUL <= c < HANGUL_END else (c,))
+        mapping[c] = "".join(lowercase.get(d, chr(d)) for d in codes if not nonspacing[d])
+    removed = nonspacing
+    if chinese:
+        for first, last in normal_data.CHINESE:
+            mapping |= {c: f" {text} " for c, text in mapping.items() if first <= c <= last}
+    if clean:
+        controls = normal_data.members("controls")
+        removed = removed | controls
+        mapping |= {c: " " for c in normal_data.WHITESPACE if not controls[c]}
+    return CharacterMap.of(mapping, removed, normal_data.CHINESE if chinese else ())
+
+
+@cache
+def bert_keeps_marks() -> CharacterMap:
+    """A map that changes the characters whose decomposition has a combining mark that is not nonspacing to the old
+    table of BertNormalizer: only with these does the order of marks matter."""
+    nonspacing = normal_data.members("nonspacing_marks")
+    classes = normal_data.combining_classes()
+    full = normal_data.decompositions(compatibility=False, newer=False)
+    kept = [c for c in {*full, *classes} if any(d in classes and not nonspacing[d] for d in full.get(c, (c,)))]
+    return CharacterMap.of(dict.fromkeys(kept, ""))

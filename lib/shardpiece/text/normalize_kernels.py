@@ -3,7 +3,7 @@
 Every kernel takes ``data`` and ``offsets`` of the batch and returns new ones. Tables over the code points have two
 stages (see ``normal_tables``): ``values[pages[c >> 8] << 8 | c & 255]``. The output starts as long as the input; the
 loops keep room for at least the bytes that are left to read plus SLACK, so copying needs no check, and ``with_room``
-restores that after anything that grows.
+restores that before anything that grows (asked for only where it is needed: a call in a loop costs reference counts).
 """
 
 import numpy as np
@@ -98,11 +98,14 @@ def map_changes(data, start, end, ascii_map, pages, values):
     """Whether a character map changes anything in data[start:end]."""
     i = start
     while i < end:
-        b = data[i]
-        if b < 0x80:
-            if ascii_map[b] != b:
+        if data[i] < 0x80:
+            run = ascii_end(data, i, min(end, i + 4096))
+            changed = False
+            while i < run:
+                changed |= ascii_map[data[i]] != data[i]
+                i += 1
+            if changed:
                 return True
-            i += 1
             continue
         c, width = decode(data, i)
         if values[(np.int64(pages[c >> 8]) << 8) | (c & 0xFF)] != 0:
@@ -126,13 +129,16 @@ def map_characters(data, offsets, ascii_map, pages, values, target_offsets, targ
     for d in range(n):
         end = np.int64(offsets[d + 1])
         while i < end:
-            b = data[i]
-            if b < 0x80:
-                mapped = ascii_map[b]
-                if mapped < 0x80:
+            if data[i] < 0x80:
+                run = ascii_end(data, i, end)
+                while i < run:
+                    mapped = ascii_map[data[i]]
+                    if mapped >= 0x80:
+                        break
                     out[j] = mapped
                     i += 1
                     j += 1
+                if i == run:
                     continue
             c, width = decode(data, i)
             value = values[(np.int64(pages[c >> 8]) << 8) | (c & 0xFF)]
@@ -141,7 +147,8 @@ def map_characters(data, offsets, ascii_map, pages, values, target_offsets, targ
                     out[j + k] = data[i + k]
                 j += width
             elif value == SURROUND:
-                out = with_room(out, j, j + 2 + stop - i + SLACK)
+                if j + 2 + stop - i + SLACK > len(out):
+                    out = with_room(out, j, j + 2 + stop - i + SLACK)
                 out[j] = _SPACE
                 for k in range(width):
                     out[j + 1 + k] = data[i + k]
@@ -150,7 +157,7 @@ def map_characters(data, offsets, ascii_map, pages, values, target_offsets, targ
             else:
                 first = np.int64(target_offsets[value - 1])
                 length = np.int64(target_offsets[value]) - first
-                if length > width:
+                if j + length + stop - i + SLACK > len(out):
                     out = with_room(out, j, j + length + stop - i + SLACK)
                 for k in range(length):
                     out[j + k] = targets[first + k]
@@ -330,7 +337,8 @@ def decompose_documents(
                 sort_marks(codes, classes, marks, size)
             if compose:
                 size = compose_segment(codes, classes, size, pairs, composites)
-            out = with_room(out, j, j + 4 * size + stop - i + SLACK)
+            if j + 4 * size + stop - i + SLACK > len(out):
+                out = with_room(out, j, j + 4 * size + stop - i + SLACK)
             for k in range(size):
                 j = encode(np.int64(codes[k]), out, j)
         new_offsets[d + 1] = j

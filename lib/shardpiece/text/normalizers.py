@@ -157,12 +157,19 @@ def _bert(step: dict) -> Step:
     clean, chinese, lower = step["clean_text"], step["handle_chinese_chars"], step["lowercase"]
     if not step["strip_accents"]:
         return _character_map(normal_tables.bert_before(clean, chinese, lower))
-    steps = [_form("nfd"), _character_map(normal_tables.bert_after(lower))]
-    if clean or chinese:
-        steps.insert(0, _character_map(normal_tables.bert_before(clean, chinese, False)))
+    at_once = _character_map(normal_tables.bert_at_once(clean, chinese, lower))
+    kept = normal_tables.bert_keeps_marks()
+    one_by_one = [
+        _character_map(normal_tables.bert_before(clean, chinese, False)),
+        _form("nfd"),
+        _character_map(normal_tables.bert_after(lower)),
+    ]
 
     def run(documents: Documents) -> Documents:
-        for one in steps:
+        start, stop = documents.offsets[0], documents.offsets[-1]
+        if not k.map_changes(documents.data, start, stop, kept.ascii_map, kept.pages, kept.values):
+            return at_once(documents)
+        for one in one_by_one:
             documents = one(documents)
         return documents
 
@@ -228,8 +235,9 @@ def _charsmap_step(step: dict) -> Step:
     if step["reference"] == "sentencepiece":
         return _sentencepiece_step(_charsmap(step), (), False, False, False, False)
     charsmap = _charsmap(step)
-    plain = (np.arange(256) < 128) & (charsmap.first_bytes[:, 0] == 0)
-    plain = normal_tables.frozen(plain.astype(np.uint8))
+    plain = charsmap.plain(alone=True)
+    plain[0x0D] = 0xFF  # a grapheme with what may follow
+    plain = normal_tables.frozen(plain)
     pages, begins = normal_tables.two_stages(charsmap.begins.astype(np.uint8))
     class_pages, classes = grapheme_classes()
 
@@ -260,12 +268,12 @@ def _sentencepiece_step(
 ) -> Step:
     symbols = double_array(sorted({(text.encode(), 0) for text in texts}))
     symbols.flags.writeable = False
-    plain = (np.arange(256) < 128) & ~charsmap.first_bytes.any(axis=1)
+    plain = charsmap.plain(alone=False)
     begins = charsmap.begins.copy()
     for text in texts:
-        plain[text.encode()[0]] = False
+        plain[text.encode()[0]] = 0xFF
         begins[ord(text[0])] = True
-    plain = normal_tables.frozen(plain.astype(np.uint8))
+    plain = normal_tables.frozen(plain)
     pages, begins = normal_tables.two_stages(begins.astype(np.uint8))
 
     def run(documents: Documents) -> Documents:

@@ -139,6 +139,44 @@ def split_one(
 
 
 @plain_kernel
+def split_short_documents(
+    data,
+    offsets,
+    ascii_classes,
+    blocks,
+    block_classes,
+    columns,
+    following,
+    output,
+    ends,
+    document_ends,
+    d,
+    start,
+    words,
+):
+    """The machine alone on documents of a few bytes, of which there may be very many: (first document that is longer,
+    or that this cannot split; where it begins; words)."""
+    while d < len(offsets) - 1:
+        end = np.int64(get(offsets, d + 1))
+        if end - start >= _FEW_BYTES or words + WINDOW_ROOM > len(ends):
+            break
+        if end > start:
+            _, machine, found = transduce(
+                data, start, end, end, ascii_classes, blocks, block_classes,
+                following, output, np.int64(columns * START), ends, words,
+            )  # fmt: skip
+            if get_sum(following, columns - 1, machine) == GIVE_UP:
+                break
+            out = np.int64(get_sum(output, columns - 1, machine))
+            put(ends, found + (out & 7), end)
+            words = found + (out >> 3)
+            start = end
+        put(document_ends, d, words)
+        d += 1
+    return d, start, words
+
+
+@plain_kernel
 def split_documents(
     data,
     offsets,
@@ -168,19 +206,16 @@ def split_documents(
     stride = np.int64(_LEAST_STRIDE)
     status = DONE
     while d < len(offsets) - 1:
-        end = np.int64(offsets[d + 1])
-        budget = work_per_document + 100 * (end - np.int64(offsets[d]))
-        if start < end < start + _FEW_BYTES and words + WINDOW_ROOM <= len(ends):
-            # Short documents are many.
-            _, machine, found = transduce(
-                data, start, end, end, ascii_classes, blocks, block_classes,
-                following, output, np.int64(columns * START), ends, words,
+        end = np.int64(get(offsets, d + 1))
+        if end - start < _FEW_BYTES and work == 0:
+            d, start, words = split_short_documents(
+                data, offsets, ascii_classes, blocks, block_classes, columns,
+                following, output, ends, document_ends, d, start, words,
             )  # fmt: skip
-            if get_sum(following, columns - 1, machine) != GIVE_UP:
-                out = np.int64(get_sum(output, columns - 1, machine))
-                put(ends, found + (out & 7), end)
-                words = found + (out >> 3)
-                start = end
+            if d == len(offsets) - 1:
+                break
+            end = np.int64(get(offsets, d + 1))
+        budget = work_per_document + 100 * (end - np.int64(offsets[d]))
         while start < end:
             if words + WINDOW_ROOM > len(ends):
                 status = FULL

@@ -23,7 +23,7 @@ ENTRIES_FULL = 1
 ARENA_FULL = 2
 
 UNIT = 16
-BLOCK = 512
+BLOCK = 256
 """Words whose entries are fetched ahead together: ``keys`` is uint64 [BLOCK, 4]."""
 
 _SHORT = 15

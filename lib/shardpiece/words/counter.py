@@ -9,7 +9,7 @@ from shardpiece.kernel_cache import read_only
 from shardpiece.text.documents import Words
 from shardpiece.words import count_kernels as k
 
-_FIRST_ENTRIES = 1 << 16
+_FIRST_ENTRIES = 1 << 18
 _OUT_ROWS = 1 << 16
 _OUT_BYTES = 64 << 20
 
@@ -23,12 +23,12 @@ class WordCounter:
 
     def __init__(self, memory: int = 256 << 20, max_word_bytes: int = 32_768):
         self.max_word_bytes = max_word_bytes
-        # Half for the entries of 32 bytes: while their table doubles, the old one is there too. A third for the bytes
-        # of long words: of that, only what is in use takes memory. The rest is for a batch on its way out.
-        most = min(1 << 31, max(2048, memory // 96))
-        sizes = [most]
+        # Half for the entries of 32 bytes: while their table grows to four times its size, the old one is there too. A
+        # third for the bytes of long words: of that, only what is in use takes memory. The rest is for a batch on its
+        # way out.
+        sizes = [min(1 << 31, max(2048, memory // 80))]
         while sizes[-1] > _FIRST_ENTRIES:
-            sizes.append(sizes[-1] // 2)
+            sizes.append(sizes[-1] // 4)
         self._larger_sizes = sizes
         self._entries = np.zeros((sizes.pop(), 4), np.uint64)
         units = min(1 << 32, max(memory // 3, max_word_bytes) // k.UNIT + 1)
