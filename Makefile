@@ -21,6 +21,8 @@ bench: $(VENV)/.installed-dev
 	$(BIN)/pip install --quiet -e ".[bench]"
 	$(BIN)/python -m benchmarks.merge_loop
 	$(BIN)/python -m benchmarks.split
+	$(BIN)/python -m benchmarks.count
+	$(BIN)/python -m benchmarks.normalize
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || \

@@ -19,8 +19,8 @@ from sentencepiece import SentencePieceNormalizer
 from tokenizers import Regex, normalizers
 
 from benchmarks.corpora import read_texts, sets
-from shardpiece.text.charsmap_rules import named_charsmap
 from shardpiece.text.documents import Documents
+from shardpiece.text.normalization.charsmap_rules import named_charsmap
 from shardpiece.text.normalizers import normalizer
 
 

@@ -11,13 +11,16 @@ import pytest
 import regex
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tokenizers import Regex
+from tokenizers import Regex, Tokenizer
 from tokenizers import normalizers as peers
 
 from shardpiece.errors import ConfigError, DocumentError, FormatError, ShardpieceWarning
-from shardpiece.text import normal_data, normal_settings, normalizers
+from shardpiece.text import normalizers
 from shardpiece.text.documents import Documents
+from shardpiece.text.normalization import frozen_data
+from shardpiece.text.normalization import settings as normal_settings
 from shardpiece.text.normalizers import NORMALIZERS, Normalizer, normalizer
+from shardpiece.tokenizer.formats.huggingface_normalizers import huggingface_setting
 from tests.conftest import ROOT, TEXTS
 
 CHARACTERS = [chr(c) for c in range(0x110000) if not 0xD800 <= c < 0xE000]
@@ -182,7 +185,7 @@ def test_what_does_not_change_is_not_copied():
 
 def test_frozen_data_is_what_the_tables_number_says():
     # When a file changes a result, raise normal_settings.TABLES and put the new digests here.
-    data = Path(normal_data.__file__).parent / "data"
+    data = Path(frozen_data.__file__).parents[1] / "data"
     digests = {
         name: hashlib.sha256((data / name).read_bytes()).hexdigest()[:16]
         for name in ("decompositions.txt", "normalization_sets.txt")
@@ -195,7 +198,7 @@ DIGESTS = {"decompositions.txt": "69743aac8943a207", "normalization_sets.txt": "
 
 
 def test_no_unicode_data_of_the_running_python():
-    for path in (ROOT / "lib" / "shardpiece" / "text").glob("*.py"):
+    for path in (ROOT / "lib" / "shardpiece" / "text").rglob("*.py"):
         if path.name.startswith(("normal", "charsmap")):
             text = path.read_text()
             assert not regex.search(r"\bunicodedata\b|\.(lower|upper|casefold|isspace|isalpha|strip)\(\)", text), path
@@ -317,3 +320,39 @@ def test_fingerprints_differ_and_stay():
     prints = {normalizer(setting).fingerprint for setting in SETTINGS}
     assert len(prints) == len(SETTINGS)
     assert normalizer("bert").fingerprint == normalizer({"type": "bert", "strip_accents": True}).fingerprint
+
+
+@pytest.mark.parametrize(
+    "peer",
+    [
+        *(PEERS[name] for name in PEERS),
+        peers.Prepend("▁"),
+        peers.Replace("a", "b"),
+        peers.Replace(Regex(r"^\s*[^a]|b$"), "-"),
+        peers.Sequence([]),
+        peers.Sequence([peers.NFKD(), peers.Sequence([peers.Strip(False, True)])]),
+    ],
+    ids=lambda peer: repr(peer)[:60],
+)
+def test_settings_of_tokenizer_json(peer):
+    setting = huggingface_setting(json.loads(peer.__getstate__()))
+    texts = ["  Ａé漢\n e\u0301 <x> ab\u0001  ", "a\nb\nab", ""]
+    mine = normalizer(setting)
+    assert [mine.normalize_text(t) if mine else t for t in texts] == [peer.normalize_str(t) for t in texts]
+
+
+@pytest.mark.parametrize(
+    "config",
+    [{}, [], {"type": "ByteLevel"}, {"type": "Strip"}, {"type": "Replace", "pattern": {"Regex": r"\h"}, "content": ""}],
+)
+def test_settings_of_tokenizer_json_that_cannot_be_had(config):
+    with pytest.raises(ConfigError):
+        huggingface_setting(config)
+
+
+def test_published_tokenizer_json(shared):
+    for path in sorted((shared / "vocabs").glob("*/tokenizer.json")):
+        mine = normalizer(huggingface_setting(json.loads(path.read_text())["normalizer"]))
+        peer = Tokenizer.from_file(str(path)).normalizer
+        for text in filter(None, TEXTS):
+            assert (mine.normalize_text(text) if mine else text) == (peer.normalize_str(text) if peer else text)

@@ -2,13 +2,14 @@
 
 One object counts, trains and encodes; its ``spec`` lies in the artifacts and holds everything that decides a result.
 Results depend neither on the Unicode version of the running Python nor on that of any library, but for regular
-expressions: all else walks frozen tables (``normal_data``), and ``TABLES`` says in the spec which. The tables were
+expressions: all else walks frozen tables (``frozen_data``), and ``TABLES`` says in the spec which. The tables were
 settled by comparing every one of the 1,112,064 code points with the references, tokenizers 0.23 and sentencepiece 0.2:
 normalization forms are of Unicode 9.0, as there, so a character that came later neither changes nor combines; lowercase
 is Rust's of Unicode 17.0, character by character (no final sigma); accents are all marks of Unicode 9.0 for
 "strip_accents" and only nonspacing ones of an older table for "bert", which also leaves unassigned characters alone.
 
-All steps work on whole batches in compiled loops, and return a batch that they would not change as it is.
+All steps but regular expressions work on whole batches in compiled loops; forms and character maps first look for
+something to change, and give a batch that has nothing back as it is.
 """
 
 import hashlib
@@ -22,13 +23,13 @@ import regex
 
 from shardpiece import storage
 from shardpiece.errors import DocumentError, ShardpieceWarning
-from shardpiece.text import charsmap_kernels, normal_tables
-from shardpiece.text import normal_edit_kernels as edit
-from shardpiece.text import normalize_kernels as k
-from shardpiece.text.charsmap import Charsmap, double_array, grapheme_classes
-from shardpiece.text.charsmap_rules import named_charsmap
 from shardpiece.text.documents import Documents
-from shardpiece.text.normal_settings import NORMALIZERS, TABLES, compiled, parse, parse_spec
+from shardpiece.text.normalization import character_kernels as k
+from shardpiece.text.normalization import charsmap_kernels, tables
+from shardpiece.text.normalization import edit_kernels as edit
+from shardpiece.text.normalization.charsmap import Charsmap, double_array, grapheme_classes
+from shardpiece.text.normalization.charsmap_rules import named_charsmap
+from shardpiece.text.normalization.settings import NORMALIZERS, TABLES, compiled, parse, parse_spec
 
 __all__ = ["NORMALIZERS", "TABLES", "Normalizer", "normalizer"]
 
@@ -124,7 +125,7 @@ def _charsmap(step: dict) -> Charsmap:
     return step["table"] if "table" in step else named_charsmap(step["rule"])
 
 
-def _character_map(table: normal_tables.CharacterMap) -> Step:
+def _character_map(table: tables.CharacterMap) -> Step:
     def run(documents: Documents) -> Documents:
         data, offsets = documents.data, documents.offsets
         if not k.map_changes(data, offsets[0], offsets[-1], table.ascii_map, table.pages, table.values):
@@ -138,7 +139,7 @@ def _character_map(table: normal_tables.CharacterMap) -> Step:
 
 
 def _form(name: str) -> Step:
-    t = normal_tables.form(name)
+    t = tables.form(name)
 
     def run(documents: Documents) -> Documents:
         data, offsets = documents.data, documents.offsets
@@ -156,13 +157,13 @@ def _form(name: str) -> Step:
 def _bert(step: dict) -> Step:
     clean, chinese, lower = step["clean_text"], step["handle_chinese_chars"], step["lowercase"]
     if not step["strip_accents"]:
-        return _character_map(normal_tables.bert_before(clean, chinese, lower))
-    at_once = _character_map(normal_tables.bert_at_once(clean, chinese, lower))
-    kept = normal_tables.bert_keeps_marks()
+        return _character_map(tables.bert_before(clean, chinese, lower))
+    at_once = _character_map(tables.bert_at_once(clean, chinese, lower))
+    kept = tables.bert_keeps_marks()
     one_by_one = [
-        _character_map(normal_tables.bert_before(clean, chinese, False)),
+        _character_map(tables.bert_before(clean, chinese, False)),
         _form("nfd"),
-        _character_map(normal_tables.bert_after(lower)),
+        _character_map(tables.bert_after(lower)),
     ]
 
     def run(documents: Documents) -> Documents:
@@ -237,8 +238,8 @@ def _charsmap_step(step: dict) -> Step:
     charsmap = _charsmap(step)
     plain = charsmap.plain(alone=True)
     plain[0x0D] = 0xFF  # a grapheme with what may follow
-    plain = normal_tables.frozen(plain)
-    pages, begins = normal_tables.two_stages(charsmap.begins.astype(np.uint8))
+    plain = tables.frozen(plain)
+    pages, begins = tables.two_stages(charsmap.begins.astype(np.uint8))
     class_pages, classes = grapheme_classes()
 
     def run(documents: Documents) -> Documents:
@@ -273,8 +274,8 @@ def _sentencepiece_step(
     for text in texts:
         plain[text.encode()[0]] = 0xFF
         begins[ord(text[0])] = True
-    plain = normal_tables.frozen(plain)
-    pages, begins = normal_tables.two_stages(begins.astype(np.uint8))
+    plain = tables.frozen(plain)
+    pages, begins = tables.two_stages(begins.astype(np.uint8))
 
     def run(documents: Documents) -> Documents:
         arrays = charsmap_kernels.sentencepiece_documents(
@@ -288,9 +289,9 @@ def _sentencepiece_step(
 
 _STEPS: dict[str, Callable[[dict], Step]] = {
     **{name: lambda step: _form(step["type"]) for name in ("nfc", "nfd", "nfkc", "nfkd")},
-    "lowercase": lambda step: _character_map(normal_tables.lowercase()),
-    "strip_accents": lambda step: _character_map(normal_tables.strip_accents()),
-    "nmt": lambda step: _character_map(normal_tables.nmt()),
+    "lowercase": lambda step: _character_map(tables.lowercase()),
+    "strip_accents": lambda step: _character_map(tables.strip_accents()),
+    "nmt": lambda step: _character_map(tables.nmt()),
     "bert": _bert,
     "strip": _strip,
     "collapse_spaces": _collapse_spaces,

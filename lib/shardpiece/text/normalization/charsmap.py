@@ -13,11 +13,12 @@ from functools import cache, cached_property
 import numpy as np
 
 from shardpiece.errors import ConfigError, FormatError
-from shardpiece.text import charsmap_kernels as k
-from shardpiece.text import normal_data
-from shardpiece.text.charsmap_build_kernels import build_double_array
-from shardpiece.text.normal_data import CODE_POINTS, HANGUL, HANGUL_END
-from shardpiece.text.normal_tables import frozen, two_stages
+from shardpiece.text.normalization import charsmap_check_kernels as check
+from shardpiece.text.normalization import charsmap_kernels as k
+from shardpiece.text.normalization import frozen_data
+from shardpiece.text.normalization.charsmap_build_kernels import build_double_array
+from shardpiece.text.normalization.frozen_data import CODE_POINTS, HANGUL, HANGUL_END
+from shardpiece.text.normalization.tables import frozen, two_stages
 
 # No published charsmap has a tenth of this.
 MAX_RULES = 4_000_000
@@ -60,8 +61,8 @@ class Charsmap:
         for source, target in mapping.items():
             if not source or "\0" in source or "\0" in target:
                 raise ConfigError(f"charsmap: the rule {source!r} → {target!r} has an empty source or a zero character")
-            if len(source.encode(errors="replace")) > k.MAX_SOURCE:
-                raise ConfigError(f"charsmap: the source {source[:20]!r}... has more than {k.MAX_SOURCE} bytes")
+            if len(source.encode(errors="replace")) > check.MAX_SOURCE:
+                raise ConfigError(f"charsmap: the source {source[:20]!r}... has more than {check.MAX_SOURCE} bytes")
             try:
                 if target not in texts:
                     texts[target] = len(targets)
@@ -77,8 +78,8 @@ class Charsmap:
         except UnicodeDecodeError as error:
             raise FormatError(f"charsmap: the targets are not UTF-8 (byte {error.start})") from None
         values = np.empty(max(len(self.units), 1), np.int64)
-        count = k.find_values(self.units, values)
-        if count == k.DAMAGED:
+        count = check.find_values(self.units, values)
+        if count == check.DAMAGED:
             raise FormatError("charsmap: the trie is damaged (a source leads to no value, or has no end)")
         values = values[:count]
         if count and (values.max() > len(targets) or ((self.targets[values] & 0xC0) == 0x80).any()):
@@ -96,6 +97,9 @@ class Charsmap:
         if not len(self.units):
             return result
         units, n = self.units.tolist(), len(self.units)
+        padded = np.full(n + 512, k.NO_UNIT, np.uint32)
+        padded[:n] = self.units
+        labels = np.arange(1, 256)
         targets = self.targets.tobytes()
 
         def children(unit: int) -> int:
@@ -104,13 +108,14 @@ class Charsmap:
         @cache
         def edges(block: int) -> list[tuple[bytes, int, int | None]]:
             """(label, block below, value) of the children; blocks are shared."""
-            found = []
-            for b in range(1, 256):
-                node = block ^ b
-                if node < n and units[node] & k.LABEL_MASK == b:
-                    below = node ^ children(units[node])
-                    has_value = units[node] & 0x100 and below < n
-                    found.append((bytes([b]), below, units[below] & k.VALUE_MASK if has_value else None))
+            found: list[tuple[bytes, int, int | None]] = []
+            if block >= n + 256:
+                return found
+            for b in labels[padded[block ^ labels] & k.LABEL_MASK == labels].tolist():
+                unit = units[block ^ b]
+                below = block ^ b ^ children(unit)
+                has_value = unit & 0x100 and below < n
+                found.append((bytes([b]), below, units[below] & k.VALUE_MASK if has_value else None))
             return found
 
         steps = 0
@@ -134,7 +139,7 @@ class Charsmap:
     def plain(self, alone: bool) -> np.ndarray:
         """uint8 [256]: the one ASCII byte that an ASCII byte becomes before another ASCII byte; 0xFF where it becomes
         something else or, unless only single characters are looked up (``alone``), where longer sources begin."""
-        is_source, goes_on = k.first_bytes(self.units).T.astype(bool)
+        is_source, goes_on = check.first_bytes(self.units).T.astype(bool)
         plain = np.full(256, 0xFF, np.uint8)
         for b in range(128):
             raw = np.array([b], np.uint8)
@@ -149,7 +154,7 @@ class Charsmap:
     @cached_property
     def begins(self) -> np.ndarray:
         """bool over the code points: whether a source may begin with the character."""
-        return k.first_characters(self.units) > 0
+        return check.first_characters(self.units) > 0
 
     def __eq__(self, other) -> bool:
         return isinstance(other, Charsmap) and self.to_bytes() == other.to_bytes()
@@ -176,7 +181,7 @@ def double_array(rules: list[tuple[bytes, int]]) -> np.ndarray:
 def grapheme_classes() -> tuple[np.ndarray, np.ndarray]:
     """(pages, classes) for cutting graphemes; see ``charsmap_kernels``."""
     classes = np.zeros(CODE_POINTS, np.uint8)
-    members = normal_data.members
+    members = frozen_data.members
     classes[members("pictographic")] = k.PICTOGRAPHIC
     classes[members("joins")] = k.EXTEND
     classes[members("spacing")] = k.SPACING

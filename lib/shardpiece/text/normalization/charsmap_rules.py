@@ -9,9 +9,9 @@ of them with what sentencepiece ships.
 from functools import cache
 from itertools import product
 
-from shardpiece.text import normal_data
-from shardpiece.text.charsmap import Charsmap
-from shardpiece.text.normal_data import HANGUL, HANGUL_END
+from shardpiece.text.normalization import frozen_data
+from shardpiece.text.normalization.charsmap import Charsmap
+from shardpiece.text.normalization.frozen_data import HANGUL, HANGUL_END
 
 RULES = ("nfkc", "nmt_nfkc", "nfkc_cf", "nmt_nfkc_cf")
 
@@ -23,31 +23,32 @@ def named_charsmap(name: str) -> Charsmap:
 
 
 def named_rules(name: str) -> dict[str, str]:
-    rules = _nfkc()
+    rules = dict(_nfkc())
     if name.startswith("nmt_"):
-        spaces = {*normal_data.NMT_SPACES, 0x061C} - {0x200D}
-        rules |= {chr(c): " " for c in spaces} | {chr(c): "" for c in normal_data.NMT_REMOVED}
+        spaces = {*frozen_data.NMT_SPACES, 0x061C} - {0x200D}
+        rules |= {chr(c): " " for c in spaces} | {chr(c): "" for c in frozen_data.NMT_REMOVED}
         rules.pop("\uff5e")
         rules = _without_redundant(rules)
     if name.endswith("_cf"):
-        fold = normal_data.simple_folding()
+        fold = frozen_data.simple_folding()
         table = str.maketrans(fold)
         rules = {source: target.translate(table) for source, target in rules.items()}
         rules = _without_redundant(fold | rules)
     return rules
 
 
+@cache
 def _nfkc() -> dict[str, str]:
-    full = {chr(c): "".join(map(chr, codes)) for c, codes in normal_data.decompositions(True, newer=True).items()}
+    full = {chr(c): "".join(map(chr, codes)) for c, codes in frozen_data.decompositions(True, newer=True).items()}
     for c in range(HANGUL, HANGUL_END):
-        full[chr(c)] = "".join(map(chr, normal_data.hangul_jamo(c)))
+        full[chr(c)] = "".join(map(chr, frozen_data.hangul_jamo(c)))
     rules = {}
     # Which single characters each character is the NFKD form of.
     origins: dict[str, list[str]] = {}
     sequences = {}
     for c, decomposed in full.items():
         if decomposed not in sequences:
-            composed = normal_data.compose([*map(ord, decomposed)], newer=True)
+            composed = frozen_data.compose([*map(ord, decomposed)], newer=True)
             sequences[decomposed] = "".join(map(chr, composed))
         if sequences[decomposed] != c:
             rules[c] = sequences[decomposed]

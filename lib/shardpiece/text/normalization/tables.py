@@ -1,4 +1,4 @@
-"""The tables that the kernels of ``normalize_kernels`` walk, made of the frozen data of ``normal_data``.
+"""The tables that the kernels of ``character_kernels`` walk, made of the frozen data of ``frozen_data``.
 
 A table over the code points has two stages: pages of 256 values, of which equal ones are kept once. Every table is
 complete: each code point has a page and each value names something that exists, so no text leads out of bounds.
@@ -9,9 +9,9 @@ from functools import cache
 
 import numpy as np
 
-from shardpiece.text import normal_data
-from shardpiece.text.normal_data import CODE_POINTS, HANGUL, HANGUL_END, HANGUL_T, HANGUL_V
-from shardpiece.text.normalize_kernels import SURROUND, SYLLABLES
+from shardpiece.text.normalization import frozen_data
+from shardpiece.text.normalization.character_kernels import SURROUND, SYLLABLES
+from shardpiece.text.normalization.frozen_data import CODE_POINTS, HANGUL, HANGUL_END, HANGUL_T, HANGUL_V
 
 
 def frozen(array: np.ndarray) -> np.ndarray:
@@ -80,9 +80,9 @@ def form(name: str) -> Form:
     """nfc, nfd, nfkc or nfkd of Unicode 9.0. Characters unknown to it are inert: they neither change nor combine, so
     that the text on their two sides is normalized apart."""
     composing, compatibility = name.endswith("c"), "k" in name
-    classes = normal_data.combining_classes()
-    full = normal_data.decompositions(compatibility, newer=False)
-    pairs = dict(sorted(normal_data.compositions(newer=False).items()))
+    classes = frozen_data.combining_classes()
+    full = frozen_data.decompositions(compatibility, newer=False)
+    pairs = dict(sorted(frozen_data.compositions(newer=False).items()))
     seconds = {second for _, second in pairs}
     jamo = {*range(HANGUL_V, HANGUL_V + 21), *range(HANGUL_T + 1, HANGUL_T + 28)}
 
@@ -91,7 +91,7 @@ def form(name: str) -> Form:
             return False
         if c in seconds or c in jamo or classes.get(codes[0], 0) or codes[0] in seconds or codes[0] in jamo:
             return False
-        return normal_data.compose(list(codes), newer=False) == [c]
+        return frozen_data.compose(list(codes), newer=False) == [c]
 
     rows = np.zeros(CODE_POINTS, np.int32)
     rows[HANGUL:HANGUL_END] = SYLLABLES
@@ -116,64 +116,64 @@ def form(name: str) -> Form:
 
 @cache
 def lowercase() -> CharacterMap:
-    return CharacterMap.of(normal_data.lowercase())
+    return CharacterMap.of(frozen_data.lowercase())
 
 
 @cache
 def strip_accents() -> CharacterMap:
-    return CharacterMap.of({}, normal_data.members("combining_marks"))
+    return CharacterMap.of({}, frozen_data.members("combining_marks"))
 
 
 @cache
 def nmt() -> CharacterMap:
-    return CharacterMap.of(dict.fromkeys(normal_data.NMT_REMOVED, "") | dict.fromkeys(normal_data.NMT_SPACES, " "))
+    return CharacterMap.of(dict.fromkeys(frozen_data.NMT_REMOVED, "") | dict.fromkeys(frozen_data.NMT_SPACES, " "))
 
 
 @cache
 def bert_before(clean: bool, chinese: bool, lower: bool) -> CharacterMap:
     """The steps of BertNormalizer before accents are looked for, and lowercasing where they are not."""
-    mapping = dict(normal_data.lowercase()) if lower else {}
+    mapping = dict(frozen_data.lowercase()) if lower else {}
     removed = None
     if clean:
-        removed = normal_data.members("controls")
-        mapping |= {c: " " for c in normal_data.WHITESPACE if not removed[c]}
-    return CharacterMap.of(mapping, removed, normal_data.CHINESE if chinese else ())
+        removed = frozen_data.members("controls")
+        mapping |= {c: " " for c in frozen_data.WHITESPACE if not removed[c]}
+    return CharacterMap.of(mapping, removed, frozen_data.CHINESE if chinese else ())
 
 
 @cache
 def bert_after(lower: bool) -> CharacterMap:
     """Nonspacing marks removed after NFD, and lowercasing."""
-    return CharacterMap.of(normal_data.lowercase() if lower else {}, normal_data.members("nonspacing_marks"))
+    return CharacterMap.of(frozen_data.lowercase() if lower else {}, frozen_data.members("nonspacing_marks"))
 
 
 @cache
 def bert_at_once(clean: bool, chinese: bool, lower: bool) -> CharacterMap:
     """All steps of a BertNormalizer that strips accents, character by character. That is exact where no mark remains
     that could change places with another one; see ``bert_keeps_marks``."""
-    nonspacing = normal_data.members("nonspacing_marks")
-    lowercase = normal_data.lowercase() if lower else {}
-    full = normal_data.decompositions(compatibility=False, newer=False)
+    nonspacing = frozen_data.members("nonspacing_marks")
+    lowercase = frozen_data.lowercase() if lower else {}
+    full = frozen_data.decompositions(compatibility=False, newer=False)
     mapping = {}
     for c in {*full, *lowercase, *range(HANGUL, HANGUL_END)}:
-        codes = full.get(c) or (normal_data.hangul_jamo(c) if HANGUL <= c < HANGUL_END else (c,))
+        codes = full.get(c) or (frozen_data.hangul_jamo(c) if HANGUL <= c < HANGUL_END else (c,))
         mapping[c] = "".join(lowercase.get(d, chr(d)) for d in codes if not nonspacing[d])
     removed = nonspacing
     if chinese:
-        for first, last in normal_data.CHINESE:
+        for first, last in frozen_data.CHINESE:
             mapping |= {c: f" {text} " for c, text in mapping.items() if first <= c <= last}
     if clean:
-        controls = normal_data.members("controls")
+        controls = frozen_data.members("controls")
         removed = removed | controls
-        mapping |= {c: " " for c in normal_data.WHITESPACE if not controls[c]}
-    return CharacterMap.of(mapping, removed, normal_data.CHINESE if chinese else ())
+        mapping |= {c: " " for c in frozen_data.WHITESPACE if not controls[c]}
+    return CharacterMap.of(mapping, removed, frozen_data.CHINESE if chinese else ())
 
 
 @cache
 def bert_keeps_marks() -> CharacterMap:
     """A map that changes the characters whose decomposition has a combining mark that is not nonspacing to the old
     table of BertNormalizer: only with these does the order of marks matter."""
-    nonspacing = normal_data.members("nonspacing_marks")
-    classes = normal_data.combining_classes()
-    full = normal_data.decompositions(compatibility=False, newer=False)
+    nonspacing = frozen_data.members("nonspacing_marks")
+    classes = frozen_data.combining_classes()
+    full = frozen_data.decompositions(compatibility=False, newer=False)
     kept = [c for c in {*full, *classes} if any(d in classes and not nonspacing[d] for d in full.get(c, (c,)))]
     return CharacterMap.of(dict.fromkeys(kept, ""))

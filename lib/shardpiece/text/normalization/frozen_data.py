@@ -13,10 +13,6 @@ import numpy as np
 
 CODE_POINTS = 0x110000
 
-# Versions as they stand in specs.
-DECOMPOSITION_VERSION = "9.0.0"
-CASE_VERSION = "17.0.0"
-
 # What Rust's char::is_whitespace, so Strip and BertNormalizer, take for white space.
 WHITESPACE = frozenset(
     [*range(0x09, 0x0E), 0x20, 0x85, 0xA0, 0x1680, *range(0x2000, 0x200B), 0x2028, 0x2029, 0x202F, 0x205F, 0x3000]

@@ -1,9 +1,9 @@
-"""Numba kernels for the plain edits of documents: strip, collapse, prepend, replace; see ``normalize_kernels``."""
+"""Numba kernels for the plain edits of documents: strip, collapse, prepend, replace; see ``character_kernels``."""
 
 import numpy as np
 
 from shardpiece.kernel_cache import kernel
-from shardpiece.text.normalize_kernels import SLACK, decode, with_room
+from shardpiece.text.normalization.character_kernels import SLACK, decode, with_room
 
 _SPACE = 0x20
 

@@ -5,7 +5,7 @@ import numpy as np
 
 from shardpiece.intrinsics import MIX_1, MIX_2
 from shardpiece.kernel_cache import kernel
-from shardpiece.text.charsmap_kernels import NO_UNIT
+from shardpiece.text.normalization.charsmap_kernels import NO_UNIT
 
 MAX_UNITS = 1 << 21
 """Below this every distance between two blocks fits a unit as it is."""

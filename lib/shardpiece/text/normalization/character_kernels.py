@@ -1,7 +1,7 @@
 """Numba kernels that normalize whole batches of documents of valid UTF-8.
 
 Every kernel takes ``data`` and ``offsets`` of the batch and returns new ones. Tables over the code points have two
-stages (see ``normal_tables``): ``values[pages[c >> 8] << 8 | c & 255]``. The output starts as long as the input; the
+stages (see ``tables``): ``values[pages[c >> 8] << 8 | c & 255]``. The output starts as long as the input; the
 loops keep room for at least the bytes that are left to read plus SLACK, so copying needs no check, and ``with_room``
 restores that before anything that grows (asked for only where it is needed: a call in a loop costs reference counts).
 """

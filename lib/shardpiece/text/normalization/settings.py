@@ -9,8 +9,8 @@ from difflib import get_close_matches
 import regex
 
 from shardpiece.errors import ConfigError, FormatError
-from shardpiece.text.charsmap import Charsmap
-from shardpiece.text.charsmap_rules import RULES
+from shardpiece.text.normalization.charsmap import Charsmap
+from shardpiece.text.normalization.charsmap_rules import RULES
 
 TABLES = 1
 """Which frozen tables: raised whenever a file in ``data/`` changes a result."""

@@ -1,0 +1,1 @@
+"""What normalizers are made of: settings, frozen tables, kernels, SentencePiece charsmaps."""
