@@ -124,7 +124,7 @@ def worst_cases() -> dict[str, Documents]:
         "70-byte documents": Documents.from_strings([("hello world is good. " * 4)[:70]] * (size // 70)),
     }
     for unit in UNITS:
-        label = ascii(unit)[1:-1] if len(unit) < 20 else f"{unit[:3]}.. ({len(unit)} bytes)"
+        label = ascii(unit) if len(unit) < 20 else f"{unit[:3]}.. ({len(unit)} bytes)"
         cases[label] = Documents.from_strings([unit * (size // len(unit.encode()))])
     return cases
 

@@ -1,8 +1,8 @@
 """Numba kernels that split documents by a compiled pattern.
 
-``transduce`` takes one look-up a character and has no branch that depends on where words end: see ``splitter`` for the
-machine it runs. ``match_end`` runs the automaton itself for one word, where that machine gives up. ASCII text goes
-through ``window_kernels`` for patterns that have one.
+``transduce`` takes a look-up for one or two characters and has no branch that depends on where words end: see ``splitter`` for the
+machine it runs. ``match_end`` runs the automaton itself for one word, where that machine gives up. Most text of the
+published patterns goes through ``window_kernels``, several times as fast.
 
 Classes of characters: ``ascii_classes`` uint8 [128]; otherwise code point c has the class
 ``block_classes``[``blocks``[c >> 6] << 6 | c & 63] (uint16 [0x110000 >> 6], uint8), so that a script stays in the cache.
@@ -31,7 +31,8 @@ GIVE_UP = 0
 SLOTS = 8
 """Words that the machine may leave open at a time; ``ends`` needs this much room behind the words."""
 
-# Bytes that the machine runs before windows are tried again: doubled as long as they get nowhere.
+# Bytes that the machine runs before windows are tried again, doubled as long as those get less than _FEW_BYTES ahead;
+# documents of less than that are left to the machine.
 _LEAST_STRIDE = 64
 _MOST_STRIDE = 4096
 _FEW_BYTES = 32
@@ -75,14 +76,35 @@ def class_at(data, position, end, ascii_classes, blocks, block_classes):
 
 
 @plain_kernel
-def transduce(data, position, limit, end, ascii_classes, blocks, block_classes, following, output, state, ends, words):
+def transduce(
+    data, position, limit, end, ascii_classes, blocks, block_classes, firsts, seconds, following, output, state, ends, words
+):  # fmt: skip
     """Run the machine from ``position`` until ``limit`` is reached or it gives up: (position, state, words).
 
-    ``following`` (uint32) and ``output`` (uint8) are indexed by state + class; output is the word whose end is set to
-    the position, counted from ``words``, plus 8 times the number of words that are settled. The caller guarantees
-    limit <= end and room for limit - position + SLOTS more words.
+    ``following`` (uint32) and ``output`` (uint16) are indexed by state + class; output is the word whose end is set to
+    the position, counted from ``words``, plus 8 times the number of words that are settled. Two ASCII characters are
+    read at once at state + ``firsts``[one] + ``seconds``[other] (uint16 and uint8 [128], or empty): the upper half of
+    the output is the second's. The caller guarantees limit <= end and room for limit - position + SLOTS more words.
     """
+    pairs = len(firsts) > 0
     while position < limit:
+        while pairs and position + 1 < limit:
+            first = np.int64(get(data, position))
+            second = np.int64(get(data, position + 1))
+            if (first | second) >= 0x80:
+                break
+            pair = np.int64(get(firsts, first)) + np.int64(get(seconds, second))
+            out = np.int64(get_sum(output, pair, state))
+            state = np.int64(get_sum(following, pair, state))
+            if state == GIVE_UP:
+                return position, state, words
+            put(ends, words + (out & 7), position)
+            words += (out >> 3) & 31
+            put(ends, words + ((out >> 8) & 7), position + 1)
+            words += out >> 11
+            position += 2
+        if position >= limit:
+            break
         c, width = class_at(data, position, end, ascii_classes, blocks, block_classes)
         out = np.int64(get_sum(output, c, state))
         state = np.int64(get_sum(following, c, state))
@@ -115,9 +137,7 @@ def match_end(data, start, end, ascii_classes, blocks, block_classes, transition
 
 
 @plain_kernel
-def split_one(
-    data, start, end, ascii_classes, blocks, block_classes, transitions, ends, words, budget
-):  # fmt: skip
+def split_one(data, start, end, ascii_classes, blocks, block_classes, transitions, ends, words, budget):
     """The first match in data[start:end] and the gap before it: (position behind it, words, steps taken). Steps above
     ``budget`` mean that it stopped early."""
     position = start
@@ -145,7 +165,10 @@ def split_short_documents(
     ascii_classes,
     blocks,
     block_classes,
-    columns,
+    firsts,
+    seconds,
+    begin,
+    last,
     following,
     output,
     ends,
@@ -162,12 +185,12 @@ def split_short_documents(
             break
         if end > start:
             _, machine, found = transduce(
-                data, start, end, end, ascii_classes, blocks, block_classes,
-                following, output, np.int64(columns * START), ends, words,
+                data, start, end, end, ascii_classes, blocks, block_classes, firsts, seconds,
+                following, output, begin, ends, words,
             )  # fmt: skip
-            if get_sum(following, columns - 1, machine) == GIVE_UP:
+            if get_sum(following, last, machine) == GIVE_UP:
                 break
-            out = np.int64(get_sum(output, columns - 1, machine))
+            out = np.int64(get_sum(output, last, machine))
             put(ends, found + (out & 7), end)
             words = found + (out >> 3)
             start = end
@@ -184,6 +207,9 @@ def split_documents(
     blocks,
     block_classes,
     transitions,
+    firsts,
+    seconds,
+    begin,
     following,
     output,
     windows,
@@ -194,11 +220,11 @@ def split_documents(
 ):
     """Write the end of every word to ``ends`` and the number of words up to each document to ``document_ends``.
 
-    ``windows`` is a kind of window (see ``window_kernels``). Returns DONE; FULL when ``ends`` must grow (call again
+    ``begin`` (int64) is the machine's first state, ``windows`` a kind of window (see ``window_kernels``). Returns DONE; FULL when ``ends`` must grow (call again
     with the same ``state``); or TOO_MUCH_WORK when one document took more than ``work_per_document`` steps plus a
     hundred per byte: state[STATE_DOCUMENT] names it. Characters between matches make words of their own.
     """
-    columns = transitions.shape[1]
+    last = transitions.shape[1] - 1
     d = state[STATE_DOCUMENT]
     words = state[STATE_WORDS]
     start = state[STATE_WORD_START]
@@ -209,7 +235,7 @@ def split_documents(
         end = np.int64(get(offsets, d + 1))
         if end - start < _FEW_BYTES and work == 0:
             d, start, words = split_short_documents(
-                data, offsets, ascii_classes, blocks, block_classes, columns,
+                data, offsets, ascii_classes, blocks, block_classes, firsts, seconds, begin, last,
                 following, output, ends, document_ends, d, start, words,
             )  # fmt: skip
             if d == len(offsets) - 1:
@@ -232,11 +258,11 @@ def split_documents(
             # As far as there is room, from one settled end of a word to another.
             before = words
             position = start
-            machine = np.int64(columns * START)
+            machine = begin
             while True:
                 limit = min(limit, position + len(ends) - words - SLOTS)
                 position, machine, words = transduce(
-                    data, position, limit, end, ascii_classes, blocks, block_classes,
+                    data, position, limit, end, ascii_classes, blocks, block_classes, firsts, seconds,
                     following, output, machine, ends, words,
                 )  # fmt: skip
                 if machine == GIVE_UP or position >= end or words > before or words + WINDOW_ROOM > len(ends):
@@ -245,8 +271,8 @@ def split_documents(
             if words > before:
                 start = ends[words - 1]
             if machine != GIVE_UP and position >= end:
-                out = np.int64(get_sum(output, columns - 1, machine))
-                machine = np.int64(get_sum(following, columns - 1, machine))
+                out = np.int64(get_sum(output, last, machine))
+                machine = np.int64(get_sum(following, last, machine))
                 if machine != GIVE_UP:
                     put(ends, words + (out & 7), end)
                     words += out >> 3

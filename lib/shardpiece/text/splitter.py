@@ -1,7 +1,7 @@
 """A compiled pattern made ready for the split kernels.
 
 An automaton finds the end of a match only when it has read past it, often further than the first character of the next
-word. The machine built here reads every character once. Its states are lists of automaton states: the first began at
+word. The machine built here reads every character once, ASCII two at a time. Its states are lists of automaton states: the first began at
 the end of the last settled word, each of the others at the latest end of a match that the one before has found. When a
 longer match is found, what began at the earlier one is dropped; when the first can find no more, its word is settled.
 The ends themselves stand in the output behind the settled words, one slot for each state of the list but the last.
@@ -24,7 +24,8 @@ from shardpiece.text.windows import window_kind
 # about one per byte; a pattern that reads far ahead at every position and then fails takes their square.
 WORK_PER_DOCUMENT = 2_000_000_000
 
-_MOST_MACHINE_STATES = 512
+_MOST_MACHINE_STATES = 1024
+_LARGEST_TABLE = 1 << 18
 # Documents up to this size get room for one word a byte at once: pages that stay empty cost nothing.
 _SMALL = 1 << 21
 
@@ -37,12 +38,13 @@ class Splitter:
         distinct: dict[bytes, int] = {}
         blocks = [distinct.setdefault(raw[at : at + 64], len(distinct)) for at in range(0, len(raw), 64)]
         transitions = np.ascontiguousarray(dfa.transitions)
+        ascii_classes = dfa.class_of[:128].copy()
         self._tables = (
-            dfa.class_of[:128].copy(),
+            ascii_classes,
             np.array(blocks, np.uint16),
             np.frombuffer(bytearray(b"".join(distinct)), np.uint8),
             transitions,
-            *_build_machine(transitions.astype(np.int64)),
+            *_tabulate(*_build_machine(transitions.astype(np.int64)), ascii_classes),
             window_kind(dfa) if windows else NO_WINDOWS,
         )
 
@@ -70,17 +72,38 @@ class Splitter:
             ends = np.concatenate([ends, np.empty(len(ends), np.int64)])
 
 
+def _tabulate(following: np.ndarray, output: np.ndarray, ascii_classes: np.ndarray) -> tuple:
+    """What ``split_kernels`` takes: (firsts, seconds, begin, following, output). Each state has a row of its classes and
+    then of all pairs of ASCII classes, and its number is where the row begins."""
+    states, columns = following.shape
+    distinct, numbers = np.unique(ascii_classes, return_inverse=True)
+    n = len(distinct)
+    row = columns + n * n
+    if states * row > _LARGEST_TABLE:
+        nothing = np.empty(0, np.uint16), np.empty(0, np.uint8)
+        return *nothing, START * columns, (following * columns).astype(np.uint32).ravel(), output.ravel()
+    between = following[:, distinct]
+    second = following[between][:, :, distinct]
+    second[between == k.GIVE_UP] = k.GIVE_UP
+    outputs = output[:, distinct, None] | output[between][:, :, distinct] << 8
+    following = np.concatenate([following, second.reshape(states, -1)], axis=1) * row
+    output = np.concatenate([output, outputs.reshape(states, -1)], axis=1)
+    firsts, seconds = (columns + numbers * n).astype(np.uint16), numbers.astype(np.uint8)
+    return firsts, seconds, START * row, following.astype(np.uint32).ravel(), output.ravel()
+
+
 def _build_machine(transitions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The tables of ``split_kernels.transduce``: (following uint32, output uint8), both [machine states * columns]."""
+    """(number of the next state int64, output uint16 as in ``split_kernels.transduce``), both [machine states,
+    columns]."""
     states, columns = transitions.shape
     rows = transitions.tolist()
     # A gap, characters where no match begins, is a word that ends where a match begins. It waits for the match's end:
-    # if there is none after all, the gap goes on.
-    gap, waiting = states, states + 1
+    # if there is none after all, the gap goes on. The automaton may return to its start, but a text begins only once.
+    gap, waiting, begin = states, states + 1, states + 2
     rows.append([gap << 1 if x >> 1 == DEAD else waiting << 1 | 1 for x in rows[START][:-1]] + [1])
     rows.append([waiting << 1] * (columns - 1) + [0])
     first = [gap if x >> 1 == DEAD else x >> 1 for x in rows[START][:-1]]
-    rows[START] = [x << 1 for x in first] + [0]
+    rows.append([x << 1 for x in first] + [0])
 
     def step(entries: tuple[int, ...], c: int) -> tuple[tuple[int, ...], int, int]:
         """(next entries, slot to write, words settled); no entries where the machine gives up."""
@@ -111,7 +134,7 @@ def _build_machine(transitions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
                 return j | (j + 1) << 3
         return 0
 
-    numbers: dict[tuple[int, ...], int] = {(): k.GIVE_UP, (START,): START}
+    numbers: dict[tuple[int, ...], int] = {(): k.GIVE_UP, (begin,): START}
     order = list(numbers)
     following: list[int] = [k.GIVE_UP] * columns
     output: list[int] = [0] * columns
@@ -126,9 +149,9 @@ def _build_machine(transitions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
                 else:
                     numbers[moved] = len(order)
                     order.append(moved)
-            following.append(numbers[moved] * columns)
+            following.append(numbers[moved])
             output.append(slot | settled << 3 if moved else 0)
         last = finish(entries)
-        following.append(START * columns if last else k.GIVE_UP)
+        following.append(START if last else k.GIVE_UP)
         output.append(last)
-    return np.array(following, np.uint32), np.array(output, np.uint8)
+    return np.array(following).reshape(-1, columns), np.array(output, np.uint16).reshape(-1, columns)

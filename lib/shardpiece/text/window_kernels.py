@@ -1,12 +1,13 @@
-"""Numba kernels that split ASCII text 64 bytes at a time: classes of bytes as bit masks, borders by shifts.
+"""Numba kernels that split text 64 bytes at a time: classes of bytes as bit masks, borders by shifts.
 
 A window begins at the beginning of a word and gives the borders in it that no text behind it can change; the next
-window begins at the last of them. Each kernel is written for one family of published patterns, as it treats ASCII
-(``windows`` finds out which of them a pattern belongs to). From the first byte of 0x80 or more on nothing is known.
+window begins at the last of them. Each kernel is written for one family of published patterns (``windows`` finds out
+which of them a pattern belongs to). It knows ASCII and the commonest characters beyond: Latin and Cyrillic letters,
+dashes and quotation marks. From any other character on nothing is known, and the machine of ``split_kernels`` goes on.
 
 In the masks, bit k is byte k of the window. a: letters, n: digits, w: white space, of it r: "\\r" and "\\n", b: other
 ("blanks"), s: spaces; p: everything else. ``x << 1`` has the bits whose byte before is an x, ``x >> 1`` those whose
-next byte is.
+next byte is. All bytes of a character of several are in the mask of its class.
 """
 
 import numpy as np
@@ -45,6 +46,14 @@ _RETURN = np.uint8(ord("\r"))
 _SPACE = np.uint8(ord(" "))
 _APOSTROPHE = np.uint8(ord("'"))
 _SLASH = np.uint8(ord("/"))
+_CONTINUATIONS = np.uint8(0x40)
+# Bytes of the characters that ``further_letters`` and the others name, and how many of them there are.
+_C3, _C4, _C5, _D0, _D1 = np.uint8(0xC3), np.uint8(0xC4), np.uint8(0xC5), np.uint8(0xD0), np.uint8(0xD1)
+_TIMES, _DIVIDED, _LONG_S = np.uint8(0x97), np.uint8(0xB7), np.uint8(0xBF)
+_SHARP_S, _LATIN_CAPITALS, _LATIN_SMALL = np.uint8(0x9F), np.uint8(0x1F), np.uint8(0x21)
+_CYRILLIC_A, _CYRILLIC_CAPITALS, _CYRILLIC_SMALL = np.uint8(0xB0), np.uint8(0x30), np.uint8(0x10)
+_MORE_CYRILLIC_SMALL = np.uint8(0x20)
+_FIRST_OF_DASH, _THIRD_OF_DASH, _DASHES = np.uint8(0xE2), np.uint8(0x90), np.uint8(0x18)
 _S, _D, _M, _T = np.uint8(ord("s")), np.uint8(ord("d")), np.uint8(ord("m")), np.uint8(ord("t"))
 _L, _R, _V, _E = np.uint8(ord("l")), np.uint8(ord("r")), np.uint8(ord("v")), np.uint8(ord("e"))
 
@@ -55,10 +64,51 @@ _3 = np.uint64(3)
 
 
 @plain_kernel
-def known_bytes(data, start, end):
-    """How many bytes of the window are ASCII and of this document."""
-    high = mask_of_range(data, start, _ANY, _HALF, _HALF)
-    return min(min(np.int64(64), end - start), trailing_zeros(high))
+def continuations(data, start, known):
+    """Second, third and fourth bytes of characters among the first ``known`` bytes."""
+    return mask_of_range(data, start, _ANY, _HALF, _CONTINUATIONS) & (~_0 >> np.uint64(64 - known))
+
+
+@plain_kernel
+def dashes_and_quotes(data, start, rest):
+    """First bytes of U+2010 to U+2027, given the ``continuations``."""
+    second = mask_of_range(data, start, _ANY, _HALF, _ONE) & rest
+    third = mask_of_range(data, start, _ANY, _THIRD_OF_DASH, _DASHES) & rest
+    return mask_of_range(data, start, _ANY, _FIRST_OF_DASH, _ONE) & (second >> _1) & (third >> _2)
+
+
+@plain_kernel
+def further_letters(data, start, rest):
+    """U+00C0 to U+017E but the signs × and ÷, U+0400 to U+047F."""
+    c3 = mask_of_range(data, start, _ANY, _C3, _ONE)
+    c5 = mask_of_range(data, start, _ANY, _C5, _ONE)
+    first = c3 | c5 | mask_of_range(data, start, _ANY, _C4, _ONE) | mask_of_range(data, start, _ANY, _D0, _TWO)
+    signs = mask_of_range(data, start, _ANY, _TIMES, _ONE) | mask_of_range(data, start, _ANY, _DIVIDED, _ONE)
+    long_s = mask_of_range(data, start, _ANY, _LONG_S, _ONE)
+    first &= (rest >> _1) & ~(c3 & (signs >> _1)) & ~(c5 & (long_s >> _1))
+    return first | (first << _1)
+
+
+@plain_kernel
+def further_capitals(data, start, rest):
+    """U+00C0 to U+00DE but the sign ×, U+0400 to U+042F."""
+    latin = mask_of_range(data, start, _ANY, _HALF, _LATIN_CAPITALS) & ~mask_of_range(data, start, _ANY, _TIMES, _ONE)
+    cyrillic = mask_of_range(data, start, _ANY, _HALF, _CYRILLIC_CAPITALS)
+    first = mask_of_range(data, start, _ANY, _C3, _ONE) & ((latin & rest) >> _1)
+    first |= mask_of_range(data, start, _ANY, _D0, _ONE) & ((cyrillic & rest) >> _1)
+    return first | (first << _1)
+
+
+@plain_kernel
+def further_small_letters(data, start, rest):
+    """U+00DF to U+00FF but the sign ÷, U+0430 to U+045F."""
+    latin = mask_of_range(data, start, _ANY, _SHARP_S, _LATIN_SMALL) & ~mask_of_range(data, start, _ANY, _DIVIDED, _ONE)
+    cyrillic = mask_of_range(data, start, _ANY, _CYRILLIC_A, _CYRILLIC_SMALL)
+    more = mask_of_range(data, start, _ANY, _HALF, _MORE_CYRILLIC_SMALL)
+    first = mask_of_range(data, start, _ANY, _C3, _ONE) & ((latin & rest) >> _1)
+    first |= mask_of_range(data, start, _ANY, _D0, _ONE) & ((cyrillic & rest) >> _1)
+    first |= mask_of_range(data, start, _ANY, _D1, _ONE) & ((more & rest) >> _1)
+    return first | (first << _1)
 
 
 @plain_kernel
@@ -131,10 +181,18 @@ def digit_borders(n, digits):
 @plain_kernel
 def cl100k_window(data, start, end, digits):
     """Borders in the window at ``start``; digits in groups of ``digits``."""
-    known = known_bytes(data, start, end)
+    known = min(np.int64(64), end - start)
+    a = mask_of_range(data, start, _FOLD, _A, _LETTERS)
+    high = mask_of_range(data, start, _ANY, _HALF, _HALF)
+    dashes = _0
+    if high != _0:
+        rest = continuations(data, start, known)
+        more = further_letters(data, start, rest)
+        dashes = dashes_and_quotes(data, start, rest)
+        a |= more
+        known = min(known, trailing_zeros(high & ~(more | dashes | (dashes << _1) | (dashes << _2))))
     if known < 2:
         return _0
-    a = mask_of_range(data, start, _FOLD, _A, _LETTERS)
     n = mask_of_range(data, start, _ANY, _ZERO, _TEN)
     s = mask_of_range(data, start, _ANY, _SPACE, _ONE)
     r = mask_of_range(data, start, _ANY, _LINE_FEED, _ONE) | mask_of_range(data, start, _ANY, _RETURN, _ONE)
@@ -142,6 +200,8 @@ def cl100k_window(data, start, end, digits):
     p = ~(a | n | w)
     p_first = p & ~((p | s) << _1)
     borders = white_space_borders(w & ~r, r, w, p) | p_first | digit_borders(n, digits)
+    dashes &= p_first
+    p_first |= (dashes << _1) | (dashes << _2)
     # Letters take one p or blank before them along, the p only where it begins a word.
     borders |= a & ~(a << _1) & ((n | r | (p & ~p_first)) << _1)
     apostrophes = mask_of_range(data, start, _ANY, _APOSTROPHE, _ONE) & p_first & (a >> _1)
@@ -154,11 +214,21 @@ def cl100k_window(data, start, end, digits):
 @plain_kernel
 def o200k_window(data, start, end, digits, contractions):
     """Borders in the window at ``start``; digits in groups of ``digits``; with or without ``contractions``."""
-    known = known_bytes(data, start, end)
-    if known < 4:
-        return _0
+    known = min(np.int64(64), end - start)
     a = mask_of_range(data, start, _FOLD, _A, _LETTERS)
     upper = mask_of_range(data, start, _ANY, _UPPER_A, _LETTERS)
+    high = mask_of_range(data, start, _ANY, _HALF, _HALF)
+    dashes = _0
+    if high != _0:
+        rest = continuations(data, start, known)
+        capitals = further_capitals(data, start, rest)
+        more = further_small_letters(data, start, rest) | capitals
+        dashes = dashes_and_quotes(data, start, rest)
+        a |= more
+        upper |= capitals
+        known = min(known, trailing_zeros(high & ~(more | dashes | (dashes << _1) | (dashes << _2))))
+    if known < 4:
+        return _0
     n = mask_of_range(data, start, _ANY, _ZERO, _TEN)
     s = mask_of_range(data, start, _ANY, _SPACE, _ONE)
     r = mask_of_range(data, start, _ANY, _LINE_FEED, _ONE) | mask_of_range(data, start, _ANY, _RETURN, _ONE)
@@ -175,6 +245,8 @@ def o200k_window(data, start, end, digits, contractions):
     p_first = fresh & ~((fresh | s) << _1)
     # A word of letters goes up to a capital behind a small letter.
     borders |= p_first | (upper & ((a & ~upper) << _1))
+    dashes &= p_first
+    p_first |= (dashes << _1) | (dashes << _2)
     borders |= a & ~(a << _1) & ((n | r | (p & ~p_first)) << _1)
     if not contractions:
         return proven(borders, w, known, 1)
@@ -195,10 +267,17 @@ def o200k_window(data, start, end, digits, contractions):
 @plain_kernel
 def gpt2_window(data, start, end):
     """Borders in the window at ``start``."""
-    known = known_bytes(data, start, end)
+    known = min(np.int64(64), end - start)
+    a = mask_of_range(data, start, _FOLD, _A, _LETTERS)
+    high = mask_of_range(data, start, _ANY, _HALF, _HALF)
+    if high != _0:
+        rest = continuations(data, start, known)
+        more = further_letters(data, start, rest)
+        dashes = dashes_and_quotes(data, start, rest)
+        a |= more
+        known = min(known, trailing_zeros(high & ~(more | dashes | (dashes << _1) | (dashes << _2))))
     if known < 2:
         return _0
-    a = mask_of_range(data, start, _FOLD, _A, _LETTERS)
     n = mask_of_range(data, start, _ANY, _ZERO, _TEN)
     s = mask_of_range(data, start, _ANY, _SPACE, _ONE)
     w = mask_of_range(data, start, _ANY, _TAB, _FIVE) | s

@@ -1,4 +1,4 @@
-"""Which patterns the window kernels can split ASCII text for."""
+"""Which patterns the window kernels can split text for."""
 
 import hashlib
 
@@ -17,14 +17,29 @@ _KINDS = {
 }
 
 
+# The characters beyond ASCII that windows know, and the ASCII character that each must be like. Where case matters:
+_CAPITALS = [*range(0xC0, 0xD7), *range(0xD8, 0xDF), *range(0x400, 0x430)]
+_SMALL = [*range(0xDF, 0xF7), *range(0xF8, 0x100), *range(0x430, 0x460)]
+_CASED = ((_CAPITALS, "B"), (_SMALL, "b"))
+# Where it does not:
+_LETTERS = [*_CAPITALS, *_SMALL, *range(0x100, 0x17F), *range(0x460, 0x480)]
+_CASELESS = ((_LETTERS, "b"),)
+_DASHES_AND_QUOTES = (([*range(0x2010, 0x2028)], "!"),)
+
+
 def window_kind(dfa: DFA) -> int:
-    """The kernel that splits ASCII text as ``dfa`` does, or NO_WINDOWS.
+    """The kernel that splits text as ``dfa`` does, or NO_WINDOWS.
 
     The automaton decides, not the pattern's name: an artifact keeps its own classes of characters. Windows give only
-    borders that no text behind them can change, where the automaton is dead, so what it does with other characters and
-    at the end of a text does not matter.
+    borders that no text behind them can change, where the automaton is dead, so what it does with characters that
+    windows do not know, and at the end of a text, does not matter.
     """
-    return _KINDS.get(ascii_fingerprint(dfa), k.NO_WINDOWS)
+    kind = _KINDS.get(ascii_fingerprint(dfa), k.NO_WINDOWS)
+    alike = _CASED if kind in (k.O200K, k.TEKKEN) else _CASELESS
+    for characters, like in alike + _DASHES_AND_QUOTES:
+        if (dfa.class_of[characters] != dfa.class_of[ord(like)]).any():
+            return k.NO_WINDOWS
+    return kind
 
 
 def ascii_fingerprint(dfa: DFA) -> str:

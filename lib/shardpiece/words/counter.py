@@ -30,7 +30,7 @@ class WordCounter:
         while sizes[-1] > _FIRST_ENTRIES:
             sizes.append(sizes[-1] // 4)
         self._larger_sizes = sizes
-        self._entries = np.zeros((sizes.pop(), 4), np.uint64)
+        self._entries = _empty_entries(sizes.pop())
         units = min(1 << 32, max(memory // 3, max_word_bytes) // k.UNIT + 1)
         self._arena = np.empty(units * k.UNIT, np.uint8)
         self._keys = np.empty((k.BLOCK, 4), np.uint64)
@@ -65,7 +65,7 @@ class WordCounter:
             if status == k.ALL_COUNTED:
                 return
             if status == k.ENTRIES_FULL and self._larger_sizes:
-                larger = np.zeros((self._larger_sizes.pop(), 4), np.uint64)
+                larger = _empty_entries(self._larger_sizes.pop())
                 k.move_entries(self._entries, larger)
                 self._entries = larger
             else:
@@ -91,3 +91,10 @@ class WordCounter:
 
     def _group_id(self, name: str) -> int:
         return self._group_ids.setdefault(name, len(self._group_ids))
+
+
+def _empty_entries(n: int) -> np.ndarray:
+    """Where no entry lies across two cache lines."""
+    raw = np.zeros(4 * n + 8, np.uint64)
+    skipped = -raw.ctypes.data % 64 // 8
+    return raw[skipped : skipped + 4 * n].reshape(n, 4)
