@@ -1,10 +1,11 @@
 """A compiled pattern made ready for the split kernels.
 
 An automaton finds the end of a match only when it has read past it, often further than the first character of the next
-word. The machine built here reads every character once, ASCII two at a time. Its states are lists of automaton states: the first began at
-the end of the last settled word, each of the others at the latest end of a match that the one before has found. When a
-longer match is found, what began at the earlier one is dropped; when the first can find no more, its word is settled.
-The ends themselves stand in the output behind the settled words, one slot for each state of the list but the last.
+word. The machine built here reads every character once, ASCII two at a time. Its states are lists of automaton states:
+the first began at the end of the last settled word, each of the others at the latest end of a match that the one before
+has found. When a longer match is found, what began at the earlier one is dropped; when the first can find no more, its
+word is settled. The ends themselves stand in the output behind the settled words, one slot for each state of the list
+but the last.
 
 Where that list would grow too long, or a word turns out not to match at all, the machine gives up and the automaton
 splits one word from the last settled end on. Published patterns never come to that.
@@ -37,7 +38,7 @@ class Splitter:
         raw = dfa.class_of.tobytes()
         distinct: dict[bytes, int] = {}
         blocks = [distinct.setdefault(raw[at : at + 64], len(distinct)) for at in range(0, len(raw), 64)]
-        transitions = np.ascontiguousarray(dfa.transitions)
+        transitions = np.array(dfa.transitions, np.uint16, order="C")
         ascii_classes = dfa.class_of[:128].copy()
         self._tables = (
             ascii_classes,
