@@ -128,3 +128,16 @@ def test_documents_end_inside_windows(name):
 def test_long_runs_between_words(name):
     for unit in ("a", "A", "aA", " ", "\n", " \n", "1", "^", "'", "'s", "é", "aé", "\r\n", "a ", "!\n/", "中", "中a"):
         check(name, [f"It's{unit * 700}x 12 {unit * 90} end of it, and then a few words more, in ASCII letters. " * 2])
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_long_runs_of_letters_and_marks(name):
+    """Runs that windows skip, of every length around theirs, before and behind all kinds of characters."""
+    rng = random.Random(9)
+    texts = []
+    for length in (*range(20, 30), *range(50, 72), *range(120, 135), 500):
+        for letters in ("a", "é", "éa", "жa", "a\u0301", "\u0301", "aÉ"):
+            run = (letters * length)[: length - rng.randint(0, 1)]
+            texts.append(f"{rng.choice(PIECES)}{run}{rng.choice(PIECES)}{rng.choice(PIECES)}")
+            texts.append(f"{run}{rng.choice(PIECES)}{run}{rng.choice(PIECES)}" + "x" * 70)
+    check(name, texts)

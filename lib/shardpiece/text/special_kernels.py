@@ -5,10 +5,10 @@ Tokens are kept in a trie: ``children`` (int32 [nodes, byte classes]) gives the 
 -1 for none. Node 0 is the root.
 """
 
-from shardpiece.kernel_cache import kernel
+from shardpiece.kernel_cache import plain_kernel
 
 
-@kernel
+@plain_kernel
 def find_tokens(data, offsets, byte_class, children, token_at, documents, starts, ends, tokens):
     """From left to right, the longest token at each place, none across two documents. Writes as many as there is room
     for and returns the number of all. Steps: one per byte, and one per byte of every token's beginning."""
@@ -46,7 +46,7 @@ def find_tokens(data, offsets, byte_class, children, token_at, documents, starts
     return n
 
 
-@kernel
+@plain_kernel
 def cut_pieces(data, offsets, documents, starts, ends, out, piece_offsets, owners):
     """Copy what stands between tokens to ``out``, a piece before each token and one at the end of every document."""
     t = 0

@@ -1,7 +1,7 @@
 """Numba kernels that split documents by a compiled pattern.
 
-``transduce`` takes a look-up for one or two characters and has no branch that depends on where words end: see ``splitter`` for the
-machine it runs. ``match_end`` runs the automaton itself for one word, where that machine gives up. Most text of the
+``transduce`` takes a look-up for one or two characters and has no branch that depends on where words end: see
+``splitter`` for the machine it runs. ``match_end`` runs the automaton itself for one word, where that machine gives up. Most text of the
 published patterns goes through ``window_kernels``, several times as fast.
 
 Classes of characters: ``ascii_classes`` uint8 [128]; otherwise code point c has the class
@@ -220,9 +220,10 @@ def split_documents(
 ):
     """Write the end of every word to ``ends`` and the number of words up to each document to ``document_ends``.
 
-    ``begin`` (int64) is the machine's first state, ``windows`` a kind of window (see ``window_kernels``). Returns DONE; FULL when ``ends`` must grow (call again
-    with the same ``state``); or TOO_MUCH_WORK when one document took more than ``work_per_document`` steps plus a
-    hundred per byte: state[STATE_DOCUMENT] names it. Characters between matches make words of their own.
+    ``begin`` (int64) is the machine's first state, ``windows`` a kind of window (see ``window_kernels``). Returns DONE;
+    FULL when ``ends`` must grow (call again with the same ``state``); or TOO_MUCH_WORK when one document took more than
+    ``work_per_document`` steps plus a hundred per byte: state[STATE_DOCUMENT] names it. Characters between matches make
+    words of their own.
     """
     last = transitions.shape[1] - 1
     d = state[STATE_DOCUMENT]

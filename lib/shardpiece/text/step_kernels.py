@@ -7,7 +7,7 @@ twice: piece p, what the step before has made, holds the words piece_ends[p - 1]
 
 import numpy as np
 
-from shardpiece.kernel_cache import kernel
+from shardpiece.kernel_cache import plain_kernel
 from shardpiece.text.dfa import DEAD, START
 
 CONTIGUOUS = 0
@@ -21,7 +21,7 @@ PREPEND_ALWAYS = 2
 _SPACE = 0x20
 
 
-@kernel
+@plain_kernel
 def class_of_character(data, position, end, class_of):
     """(class, width in bytes) of the character at a byte >= 0x80 of valid UTF-8; one cut off by ``end`` is U+FFFD."""
     b = np.int64(data[position])
@@ -34,7 +34,7 @@ def class_of_character(data, position, end, class_of):
     return np.int64(class_of[min(code_point, 0x10FFFF)]), width
 
 
-@kernel
+@plain_kernel
 def match_begins(data, start, end, class_of, ascii_step, transitions):
     """Whether a match of the automaton begins at ``start``, in a piece that ends at ``end``."""
     state = np.int64(START)
@@ -56,7 +56,7 @@ def match_begins(data, start, end, class_of, ascii_step, transitions):
     return transitions[state, transitions.shape[1] - 1] & 1 != 0
 
 
-@kernel
+@plain_kernel
 def mark_matches(data, start, ends, piece_ends, class_of, ascii_step, transitions, matched):
     """Set matched[w] (bool) where word w is a match and not what stands between two."""
     w = 0
@@ -72,7 +72,7 @@ def mark_matches(data, start, ends, piece_ends, class_of, ascii_step, transition
             w += 1
 
 
-@kernel
+@plain_kernel
 def merge_words(ends, piece_ends, matched, behavior, out_ends, out_piece_ends):
     """Join words within their piece; returns their number. CONTIGUOUS: neighbours that are both matches or both not;
     MERGED_WITH_PREVIOUS: a match with the text before it, if that is no match; MERGED_WITH_NEXT: with the text behind
@@ -98,7 +98,7 @@ def merge_words(ends, piece_ends, matched, behavior, out_ends, out_piece_ends):
     return n
 
 
-@kernel
+@plain_kernel
 def remove_words(data, start, ends, piece_ends, dropped, out, out_ends, out_piece_ends):
     """Copy the words that are not ``dropped`` (bool) to ``out``, from 0 on; returns their number."""
     n = 0
@@ -120,7 +120,7 @@ def remove_words(data, start, ends, piece_ends, dropped, out, out_ends, out_piec
     return n
 
 
-@kernel
+@plain_kernel
 def mark_spaces(data, start, ends, document_ends, at_start, mark, prepend, split, out, out_ends, out_document_ends):
     """Replace spaces with ``mark`` (uint8 [1 to 4]) and put it in front of words, in ``out`` from 0 on; with ``split``, a
     word begins at every mark. PREPEND_ALWAYS: in front of every word that does not begin with it;
@@ -174,7 +174,7 @@ def mark_spaces(data, start, ends, document_ends, at_start, mark, prepend, split
     return n
 
 
-@kernel
+@plain_kernel
 def group_from_right(data, start, ends, piece_ends, matched, size, out_ends, out_piece_ends):
     """Cut words that are ``matched`` into groups of ``size`` characters, the first one taking what is left over; returns
     the number of words. ``out_ends`` needs room for a word per character."""

@@ -53,6 +53,7 @@ _TIMES, _DIVIDED, _LONG_S = np.uint8(0x97), np.uint8(0xB7), np.uint8(0xBF)
 _SHARP_S, _LATIN_CAPITALS, _LATIN_SMALL = np.uint8(0x9F), np.uint8(0x1F), np.uint8(0x21)
 _CYRILLIC_A, _CYRILLIC_CAPITALS, _CYRILLIC_SMALL = np.uint8(0xB0), np.uint8(0x30), np.uint8(0x10)
 _MORE_CYRILLIC_SMALL = np.uint8(0x20)
+_CC, _CD, _MARKS_OF_CD = np.uint8(0xCC), np.uint8(0xCD), np.uint8(0x30)
 _FIRST_OF_DASH, _THIRD_OF_DASH, _DASHES = np.uint8(0xE2), np.uint8(0x90), np.uint8(0x18)
 _S, _D, _M, _T = np.uint8(ord("s")), np.uint8(ord("d")), np.uint8(ord("m")), np.uint8(ord("t"))
 _L, _R, _V, _E = np.uint8(ord("l")), np.uint8(ord("r")), np.uint8(ord("v")), np.uint8(ord("e"))
@@ -75,6 +76,15 @@ def dashes_and_quotes(data, start, rest):
     second = mask_of_range(data, start, _ANY, _HALF, _ONE) & rest
     third = mask_of_range(data, start, _ANY, _THIRD_OF_DASH, _DASHES) & rest
     return mask_of_range(data, start, _ANY, _FIRST_OF_DASH, _ONE) & (second >> _1) & (third >> _2)
+
+
+@plain_kernel
+def combining_marks(data, start, rest):
+    """U+0300 to U+036F."""
+    last = mask_of_range(data, start, _ANY, _HALF, _MARKS_OF_CD)
+    first = mask_of_range(data, start, _ANY, _CD, _ONE) & ((last & rest) >> _1)
+    first |= mask_of_range(data, start, _ANY, _CC, _ONE) & (rest >> _1)
+    return first | (first << _1)
 
 
 @plain_kernel
@@ -275,6 +285,7 @@ def gpt2_window(data, start, end):
         more = further_letters(data, start, rest)
         dashes = dashes_and_quotes(data, start, rest)
         a |= more
+        more |= combining_marks(data, start, rest)
         known = min(known, trailing_zeros(high & ~(more | dashes | (dashes << _1) | (dashes << _2))))
     if known < 2:
         return _0
@@ -295,10 +306,20 @@ def gpt2_window(data, start, end):
 
 
 @plain_kernel
-def split_windows(data, start, end, kind, ends, words):
-    """Write the ends of words from ``start`` on as long as windows get ahead: (where they stopped, words).
+def letters_ahead(data, start, end):
+    """Bytes from ``start`` on that are known letters, 64 at most."""
+    a = mask_of_range(data, start, _FOLD, _A, _LETTERS)
+    if mask_of_range(data, start, _ANY, _HALF, _HALF) != _0:
+        a |= further_letters(data, start, continuations(data, start, min(np.int64(64), end - start)))
+    return min(trailing_zeros(~a), end - start)
 
-    The caller guarantees that ``start`` is the beginning of a word and words + WINDOW_ROOM <= len(ends).
+
+@plain_kernel
+def split_windows(data, start, end, kind, ends, words):
+    """Write the ends of words from ``start`` on as long as windows get ahead: (where they stopped, words). That is the
+    beginning of a word, or a letter inside of one that goes on as if it began there.
+
+    The caller guarantees that ``start`` is such a place too and words + WINDOW_ROOM <= len(ends).
     """
     last = len(data) - 64
     while start <= last and words + WINDOW_ROOM <= len(ends):
@@ -311,7 +332,14 @@ def split_windows(data, start, end, kind, ends, words):
         else:
             borders = cl100k_window(data, start, end, 1 if kind == QWEN2 else 3)
         if borders == _0:
-            break
+            # A long run of letters is skipped, but for its last one. Where case matters a run is not always one word.
+            ahead = letters_ahead(data, start, end)
+            if kind in (O200K, TEKKEN) or ahead < _LEAST_ADVANCE:
+                break
+            start += ahead - 1
+            if data[start] >= _HALF:
+                start -= 1
+            continue
         advance = 63 - leading_zeros(borders)
         count = bit_count(borders)
         at = words

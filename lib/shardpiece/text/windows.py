@@ -25,6 +25,7 @@ _CASED = ((_CAPITALS, "B"), (_SMALL, "b"))
 _LETTERS = [*_CAPITALS, *_SMALL, *range(0x100, 0x17F), *range(0x460, 0x480)]
 _CASELESS = ((_LETTERS, "b"),)
 _DASHES_AND_QUOTES = (([*range(0x2010, 0x2028)], "!"),)
+_MARKS = (([*range(0x300, 0x370)], "!"),)
 
 
 def window_kind(dfa: DFA) -> int:
@@ -36,7 +37,7 @@ def window_kind(dfa: DFA) -> int:
     """
     kind = _KINDS.get(ascii_fingerprint(dfa), k.NO_WINDOWS)
     alike = _CASED if kind in (k.O200K, k.TEKKEN) else _CASELESS
-    for characters, like in alike + _DASHES_AND_QUOTES:
+    for characters, like in alike + _DASHES_AND_QUOTES + (_MARKS if kind == k.GPT2 else ()):
         if (dfa.class_of[characters] != dfa.class_of[ord(like)]).any():
             return k.NO_WINDOWS
     return kind
