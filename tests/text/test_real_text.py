@@ -13,6 +13,8 @@ from shardpiece.text.pretokenizers import PRETOKENIZERS
 from tests.text.reference import split
 from tests.text.test_pretokenizers import EXTREMES, PUBLISHED, by_patterns, hugging_face
 
+MAX_WORD_BYTES = 32_768  # longer ones are left out of tables
+
 NAMES = [name for name in PRETOKENIZERS if name not in (*EXTREMES, "r50k_base", "p50k_base", "gpt_neox")]
 
 
@@ -40,7 +42,8 @@ def check(name: str, texts: list[str]) -> None:
             assert words == expected, text[:200]
             counts.update(expected)
     table = shardpiece.WordTable.from_texts(texts, pretokenizer)
-    assert table.to_counter() == {word.encode(): count for word, count in counts.items()}
+    expected = {word.encode(): count for word, count in counts.items()}
+    assert table.to_counter() == {word: n for word, n in expected.items() if len(word) <= MAX_WORD_BYTES}
 
 
 @pytest.mark.parametrize("name", NAMES)
