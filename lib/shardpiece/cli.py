@@ -255,9 +255,7 @@ def run(config_and_inputs, settings, inputs, **flags):
 @click.option("--tokenizer", "tokenizer_path", metavar="TOKENIZER", help="Directory made by shardpiece train.")
 @_engine
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per text.")
-@click.option(
-    "--special-tokens-in-text", type=click.Choice(IN_TEXT), default="text", help="As for encode; with --tokenizer only."
-)
+@click.option("--special-tokens-in-text", type=click.Choice(IN_TEXT), help="As for encode; with --tokenizer only.")
 @click.argument("text", required=False)
 def tokenize(tokenizer_path, pretokenizers, normalizers, as_json, special_tokens_in_text, text):
     """Show how TEXT, or each line of standard input, is cut: by a tokenizer into pieces with their ids, or by a
@@ -267,6 +265,10 @@ def tokenize(tokenizer_path, pretokenizers, normalizers, as_json, special_tokens
 
     if tokenizer_path and (pretokenizers or normalizers):
         raise ConfigError("tokenize takes --tokenizer, or --pretokenizer and --normalizer, and not both")
+    if special_tokens_in_text and not tokenizer_path:
+        raise ConfigError("--special-tokens-in-text needs a --tokenizer, which knows the special tokens")
+    if text is None and sys.stdin is None:
+        raise ConfigError("tokenize needs a TEXT, or text on standard input, which is closed")
     if tokenizer_path:
         tokenizer = shardpiece.load(tokenizer_path)
     else:
@@ -280,7 +282,7 @@ def tokenize(tokenizer_path, pretokenizers, normalizers, as_json, special_tokens
         for line in texts:
             line = line.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
             if tokenizer_path:
-                ids = tokenizer.encode(line, special_tokens_in_text)
+                ids = tokenizer.encode(line, special_tokens_in_text or "text")
                 shown = show_pieces(tokenizer, ids)
                 pieces = [tokenizer.token_bytes(i).decode("utf-8", "backslashreplace") for i in ids]
                 result = {"text": line, "pieces": pieces, "ids": ids}
@@ -306,6 +308,9 @@ def normalizers():
     from shardpiece.text.normalizers import NORMALIZERS
 
     _list({name: [description] for name, description in NORMALIZERS.items()})
+    click.echo(
+        "\nA configuration can also have steps with settings: prepend, replace, charsmap, sentencepiece; see the README."
+    )
     click.echo("\nTry one: shardpiece tokenize --pretokenizer none --normalizer NAME TEXT")
 
 

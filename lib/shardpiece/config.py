@@ -80,6 +80,8 @@ class TrainConfig(_Section):
                 size = len(token.encode())
             except UnicodeEncodeError:
                 raise ValueError(f"{token!a} is not valid Unicode text") from None
+            if size > 512:
+                raise ValueError(f"{token[:40]!r}... has more than 512 bytes")
             if size < 2:
                 raise ValueError(f"{token!r} is a single byte or empty: every byte is an ordinary token already")
             if tokens.count(token) > 1:

@@ -246,3 +246,8 @@ def checksum(path: str) -> str:
         while block := file.read(1 << 22):
             state.update(block)
     return f"xxh3:{state.hexdigest()}"
+
+
+def checksum_bytes(data: bytes) -> str:
+    """What ``checksum`` gives for a file of this content."""
+    return f"xxh3:{xxhash.xxh3_64(data).hexdigest()}"

@@ -10,6 +10,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from shardpiece.errors import DocumentError, FormatError, ShardpieceWarning
+from shardpiece.text import regex_syntax, unicode_sets
 from shardpiece.text import splitter as splitters
 from shardpiece.text.dfa import DFA, compile_pattern
 from shardpiece.text.documents import Documents
@@ -123,6 +124,7 @@ def test_long_runs_take_linear_time(name):
         (r"a++a", "what follows could have matched"),
         (r"\s++(?!\S)", "before a look-ahead"),
         (r"(?:a*)*b", "may be empty"),
+        (r"a(*SKIP)b", r"group \(\*SK"),
     ],
 )  # fmt: skip
 def test_what_is_left_to_regex_is_named(pattern, construct):
@@ -170,6 +172,8 @@ def test_the_stored_tables_decide_not_the_installed_regex(monkeypatch):
         {"classes": "0:ff"},
         {"classes": "0:0 110000:0"},
         {"classes": None},
+        {"classes": "0:0 fffffffffffffffffff:1"},
+        {"transitions": ["0 0 0", "1 1 1"]},
     ],
 )
 def test_damaged_tables_never_reach_the_kernel(damage):
@@ -201,3 +205,27 @@ def test_bytes_that_are_no_utf8_stay_in_bounds(raw):
         ends, _ = Splitter(compile_pattern(PATTERNS[name])).split(Documents(data, offsets))
         assert ends.tolist() == sorted(set(ends.tolist()))
         assert not raw or ends[-1] == len(raw)
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [r"(?i:[\p{Ll}a])", r"(?i:[\p{Lu}a])", r"(?i:[\p{L}'])", r"(?i:[^\s\p{L}\p{N}])", r"(?i:[\P{L}k])", r"(?i:\ua7cb)",
+     r"(?i:[^k-s])", r"(?i:\P{Lu})", r"(?i:[\w-])", r"[]a\-b-f]", r"[^]a]", r"[+--]", r"[\D\n]", r"\p{^L}", r"[\x41-\u0100]"],
+)  # fmt: skip
+def test_classes_have_the_characters_regex_gives_them(expression):
+    """Where regex has the same idea of a character as the frozen sets."""
+    node = regex_syntax.parse(expression)
+    while not isinstance(node, regex_syntax.Chars):
+        [node] = node.parts
+    agree = unicode_sets.frozen("Cn") == unicode_sets.asked(r"\p{Cn}")
+    agree[0x295] = False  # a letter whose case was changed
+    assert not ((node.members != unicode_sets.asked(expression)) & agree).any()
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    ["|".join(map(chr, range(0x4E00, 0x5E00))), f"(?:{'a' * 30_000})", "|".join(f"ab{i}" for i in range(9000))],
+)
+def test_patterns_too_large_to_compile_are_left_to_regex(pattern):
+    with pytest.warns(ShardpieceWarning, match="more than 300 different|a pattern of this size"):
+        assert PreTokenizer(pattern).split_text("一x丁") == ["一", "x", "丁"] if pattern[0] == "一" else ["一x丁"]

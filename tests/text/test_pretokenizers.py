@@ -293,11 +293,25 @@ def test_gaps_empty_matches_and_groups(pattern, text, words):
         ({"type": "metaspace", "prepend": "sometimes"}, "not one of never"),
         ({"type": "metaspace", "replacement": "ab"}, "not one character"),
         ({"type": "digit_groups", "size": 0}, "from 1 to 1000"),
+        ({"type": "digit_groups", "size": True}, "from 1 to 1000"),
+        ({"type": [1]}, "is not one of split"),
+        ({"type": "metaspace", "replacement": "\ud800"}, "not valid Unicode"),
+        ({"type": "metaspace", "split": 1}, "true or false"),
+        ("\ud800+", "not valid Unicode"),
+        (["byte", "gpt2"], "only be the last step"),
+        ("(" * 1000, r"\.\.\. is not a regular expression"),
     ],
 )
 def test_a_setting_is_checked_before_a_job_starts(setting, message):
     with pytest.raises(ConfigError, match=message):
         PreTokenizer(setting)
+
+
+def test_a_list_in_itself_is_refused():
+    endless: list = []
+    endless.append(endless)
+    with pytest.raises(ConfigError, match="lists in lists"):
+        PreTokenizer(endless)
 
 
 def test_a_pattern_that_would_hang_is_stopped(monkeypatch):
@@ -331,3 +345,10 @@ def test_a_damaged_spec_is_refused(name):
                 damaged["steps"][step][key] = value
                 with pytest.raises((FormatError, ConfigError)):
                     PreTokenizer.from_spec(damaged)
+    for value in ("17.0", None):
+        with pytest.raises(FormatError, match="Unicode"):
+            PreTokenizer.from_spec({**spec, "unicode": value})
+    groups = PreTokenizer("digits_right3").spec
+    groups["steps"][0]["numbers"] |= {"engine": "regex", "unicode": f"regex {regex.__version__}"}
+    with pytest.raises(ConfigError, match="compiled pattern"):
+        PreTokenizer.from_spec(groups)

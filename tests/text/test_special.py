@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shardpiece.errors import DocumentError
+from shardpiece.errors import ConfigError, DocumentError
 from shardpiece.text.documents import Documents
 from shardpiece.text.special import SpecialTokenCutter
 
@@ -59,3 +59,9 @@ def test_many_tokens_in_one_batch():
     cut = SpecialTokenCutter(["ab"]).cut(Documents.from_strings(["ab" * 5000, "xab"]))
     assert cut.removed == 5001
     assert cut.pieces.size == 1
+
+
+def test_tokens_have_a_longest():
+    SpecialTokenCutter(["a" * 512])
+    with pytest.raises(ConfigError, match="more than 512 bytes"):
+        SpecialTokenCutter(["a" * 513])

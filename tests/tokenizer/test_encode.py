@@ -157,3 +157,15 @@ def test_special_tokens_in_text(tokenizer):
     assert tokenizer.encode("low", "error") == tokenizer.encode("low")
     with pytest.raises(ConfigError, match="not one of text, token, error"):
         tokenizer.encode("low", "ids")
+
+
+@pytest.mark.parametrize("token", ["", "\ud800x", 5, "x" * 513])
+def test_special_tokens_are_checked(tokenizer, token):
+    with pytest.raises(ConfigError, match="special token"):
+        Tokenizer(tokenizer.engine, tokenizer.model, (token,))
+
+
+@pytest.mark.parametrize("given", [b"x", None, 5])
+def test_what_is_no_text_is_refused(tokenizer, given):
+    with pytest.raises(TypeError, match="expected texts, not"):
+        tokenizer.encode(given)

@@ -90,6 +90,17 @@ def test_tiktoken_refuses_what_one_pattern_cannot_do():
         tokenizer = shardpiece.train_bpe(shardpiece.WordTable.from_texts(CORPUS, engine), 300)
         with pytest.raises(FormatError, match="splits by one pattern"):
             tiktoken.ranks(tokenizer)
+    for pattern in ("digits_left3", r"\w+", r"ab|[^a]", r"\s+(?!\S)|\S"):
+        tokenizer = shardpiece.train_bpe(shardpiece.WordTable.from_texts(CORPUS, pattern), 300)
+        with pytest.raises(FormatError, match="drops what the pattern"):
+            tiktoken.ranks(tokenizer)
+    for pattern in ("word", "character", r"\w+|\W", r"ab|[^a]|a(?!b)", r"(?:a|b)+c|[\s\S]"):
+        tokenizer = shardpiece.train_bpe(shardpiece.WordTable.from_texts(CORPUS, pattern), 300)
+        peer = pytest.importorskip("tiktoken").Encoding(
+            "test", pat_str=tiktoken.pat_str(tokenizer), mergeable_ranks=tiktoken.ranks(tokenizer), special_tokens={}
+        )
+        for text in CORPUS:
+            assert peer.encode_ordinary(text) == tokenizer.encode(text)
 
 
 def test_tiktoken_encodes_as_we_do(tokenizer):

@@ -37,6 +37,7 @@ from shardpiece.pipeline.tasks import (
 )
 from shardpiece.text.engine import TextEngine
 from shardpiece.text.special import SpecialTokenCutter
+from shardpiece.tokenizer.formats import huggingface_text
 from shardpiece.words import table as words
 from shardpiece.words.counter import WordCounter
 
@@ -49,7 +50,7 @@ _STATISTICS = ("documents", "null_documents", "empty_documents", "replaced_docum
 OUTPUT = OutputKind(
     what="a word table",
     manifest=words.MANIFEST,
-    names=r"part-\d{5,}\.parquet",
+    names=words.PART_NAMES,
     read=words.read_manifest,
     key=lambda manifest: manifest["key"],
     files=lambda manifest: manifest["files"],
@@ -64,6 +65,7 @@ def count(session: Callable[[], SparkSession], config: JobConfig) -> StageReport
     output = storage.absolute(config.words_path)
     columns = Columns(config.text_column, group=config.group_column)
     engine = TextEngine(config.pretokenizer, config.normalizer)
+    huggingface_text.check(engine)  # or the training fails
     plan = plan_input(list_files(config.input), columns)
     special_tokens = sorted(config.train.special_tokens)
     key = plan_key(

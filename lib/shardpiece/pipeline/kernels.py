@@ -1,4 +1,4 @@
-"""Compiling the Numba kernels ahead of the first task, once per installation, and saying so."""
+"""Compiling the Numba kernels ahead of the first task, once per installation and text engine, and saying so."""
 
 import time
 from pathlib import Path

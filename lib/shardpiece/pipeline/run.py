@@ -54,7 +54,7 @@ def _check(config: JobConfig) -> None:
             f"encode.append_eos: the end-of-text token {config.encode.eos_token!r} is not among "
             f"train.special_tokens ({', '.join(config.train.special_tokens) or 'none'})"
         )
-    huggingface_text.normalizer(TextEngine(config.pretokenizer, config.normalizer))
+    huggingface_text.check(TextEngine(config.pretokenizer, config.normalizer))
     plan = plan_input(list_files(config.input), Columns(config.text_column, config.id_column, config.group_column))
     for kind, path in zip((count.OUTPUT, train.OUTPUT, encode.OUTPUT), places(config).values(), strict=True):
         kind.check(path, config.input, plan.files)

@@ -31,6 +31,22 @@ class DFA:
     class_of: np.ndarray
     transitions: np.ndarray
 
+    @property
+    def total(self) -> bool:
+        """Whether some match begins at every character of every text, so that nothing stands between matches."""
+        in_text = np.unique(np.delete(self.class_of, slice(0xD800, 0xE000)))  # no text has surrogates
+        columns = self.transitions[:, [*in_text.tolist(), -1]]
+        matched, following = columns & 1 == 1, columns >> 1
+        # States that come to a match whatever follows.
+        certain = np.arange(len(columns)) != DEAD
+        while True:
+            goes_on = certain[following]
+            goes_on[:, -1] = False
+            refined = certain & (matched | goes_on).all(axis=1)
+            if (refined == certain).all():
+                return bool(certain[following[START, :-1]].all())
+            certain = refined
+
     def to_spec(self) -> dict:
         """As text: where each run of a class starts ("code point:class", hexadecimal), and the rows of transitions."""
         starts = np.flatnonzero(np.diff(self.class_of.astype(np.int64), prepend=-1))
@@ -54,6 +70,8 @@ class DFA:
             raise ValueError("classes outside the tables of a compiled pattern")
         if not 2 <= states <= MAX_STATES or transitions.min() < 0 or (transitions >> 1).max() >= states:
             raise ValueError("states outside the tables of a compiled pattern")
+        if (transitions[START] & 1).any():
+            raise ValueError("a compiled pattern that matches nothing at all")
         class_of = np.repeat(classes.astype(np.uint8), np.diff(np.append(starts, CODE_POINTS)))
         return cls(class_of, transitions.astype(np.uint16))
 

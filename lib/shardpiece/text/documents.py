@@ -41,6 +41,8 @@ class Documents:
         encoded = []
         replaced = 0
         for text in texts:
+            if not isinstance(text, str):
+                raise TypeError(f"expected texts, not {type(text).__name__}")
             try:
                 encoded.append(text.encode())
             except UnicodeEncodeError:

@@ -24,6 +24,7 @@ from shardpiece.text.steps import (
     SplitStep,
     Step,
     check_pattern,
+    shortened,
     step_from_spec,
     whole_documents,
 )
@@ -110,7 +111,12 @@ class PreTokenizer:
 
     def __init__(self, setting: Setting):
         self.name = setting if isinstance(setting, str) and setting in PRETOKENIZERS else None
-        self.steps: tuple[Step, ...] = tuple(_steps(setting))
+        try:
+            self.steps: tuple[Step, ...] = tuple(_steps(setting))
+        except RecursionError:
+            raise ConfigError("pretokenizer: lists in lists without end") from None
+        if any(step.kind == "byte" for step in self.steps[:-1]):
+            raise ConfigError("pretokenizer: after 'byte' there is nothing left to cut: it can only be the last step")
         self.unicode = UNICODE_VERSION
 
     @classmethod
@@ -120,7 +126,9 @@ class PreTokenizer:
         try:
             self.name, self.unicode = spec["name"], spec["unicode"]
             self.steps = tuple(step_from_spec(step) for step in spec["steps"])
-        except (KeyError, TypeError, ValueError, AttributeError, regex.error) as error:
+            if not isinstance(self.name, str | None) or self.unicode != UNICODE_VERSION:
+                raise ValueError(f"made with sets of Unicode {self.unicode!r}")
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError, regex.error) as error:
             raise FormatError(f"the stored pre-tokenizer is damaged ({type(error).__name__}: {error})") from None
         return self
 
@@ -142,7 +150,7 @@ class PreTokenizer:
         return None
 
     def __repr__(self) -> str:
-        return f"PreTokenizer({self.name or self.pattern or [step.kind for step in self.steps]!r})"
+        return f"PreTokenizer({self.name or self.pattern or [step.label for step in self.steps]!r})"
 
     def split(self, documents: Documents, at_start: np.ndarray | None = None) -> Words:
         """Cut every document. ``at_start``: bool [documents], whether each one is the beginning of a text and not a later
@@ -171,7 +179,7 @@ def _steps(setting: Setting) -> list[Step]:
         close = get_close_matches(setting, PRETOKENIZERS, 1)
         hint = f"; did you mean {close[0]!r}?" if close else f" ({', '.join(PRETOKENIZERS)})"
         raise ConfigError(
-            f"pretokenizer {setting!r} is not a known name{hint} "
+            f"pretokenizer {shortened(setting)} is not a known name{hint} "
             f"(a regular expression of letters alone can be written as (?:...))"
         )
     check_pattern(setting)
@@ -185,7 +193,7 @@ def _step(setting: dict[str, Any]) -> Step:
         "metaspace": ("replacement", "prepend", "split"),
         "digit_groups": ("size",),
     }
-    if kind not in allowed:
+    if not isinstance(kind, str) or kind not in allowed:
         raise ConfigError(f"pretokenizer: type {kind!r} is not one of {', '.join(allowed)}")
     unknown = [key for key in setting if key not in allowed[kind]]
     if unknown:

@@ -10,6 +10,7 @@ import re
 from dataclasses import dataclass
 
 import numpy as np
+import regex
 
 from shardpiece.text import unicode_sets
 
@@ -63,6 +64,7 @@ class End:
 Node = Chars | Sequence | Choice | Repeat | LookAhead | End
 
 MAX_REPEAT = 64
+MAX_SETS = 300
 _ESCAPES = {"n": "\n", "r": "\r", "t": "\t", "f": "\f", "v": "\v", "a": "\a"}
 _SHORTHANDS = {"s": "space", "d": "Nd", "w": "word"}
 _QUANTIFIER = re.compile(r"\{(\d*)(,?)(\d*)\}")
@@ -82,6 +84,7 @@ class _Parser:
     def __init__(self, pattern: str):
         self.pattern = pattern
         self.at = 0
+        self.sets: dict[tuple[str, frozenset[str]], Chars] = {}
 
     def peek(self, text: str) -> bool:
         return self.pattern.startswith(text, self.at)
@@ -136,6 +139,22 @@ class _Parser:
         start = self.at
         if self.take("("):
             return self.group(flags, start)
+        # The same text means the same set, which is made once: it has a byte for every code point.
+        if (known := self.sets.get((self.pattern[start], flags))) is not None:
+            self.at += 1
+            return known
+        node = self.single(flags)
+        if not isinstance(node, Chars):
+            return node
+        key = self.pattern[start : self.at], flags
+        known = self.sets.setdefault(key, node)
+        if len(self.sets) > MAX_SETS:
+            raise UnsupportedPattern(f"more than {MAX_SETS} different characters and classes")
+        return known
+
+    def single(self, flags: frozenset[str]) -> Node:
+        """One character, a set of characters, or the end of the text."""
+        start = self.at
         if self.take("["):
             return Chars(self.char_class(flags, start))
         if self.take("."):
@@ -149,6 +168,8 @@ class _Parser:
         character = self.pattern[self.at]
         if character == "{":
             raise UnsupportedPattern("an unescaped { (regex reads some as fuzzy matching)")
+        if character in "*+?":
+            raise UnsupportedPattern(f"a quantifier with nothing before it ({character})")
         self.at += 1
         return Chars(self.literal(character, flags))
 
@@ -164,7 +185,7 @@ class _Parser:
         elif named := re.compile(r"\?P?<[A-Za-z_]\w*>").match(self.pattern, self.at):
             self.at = named.end()
             inner = self.choice(flags)
-        elif self.peek("?"):
+        elif self.peek("?") or self.peek("*"):
             raise UnsupportedPattern(f"group {self.pattern[start : start + 4]}")
         else:
             inner = self.choice(flags)
@@ -173,12 +194,8 @@ class _Parser:
         return inner
 
     def literal(self, character: str, flags: frozenset[str]) -> np.ndarray:
-        return self.range(character, character, flags)
-
-    def range(self, first: str, last: str, flags: frozenset[str]) -> np.ndarray:
-        if "i" in flags:
-            return unicode_sets.caseless(first, last)
-        return unicode_sets.from_range(ord(first), ord(last))
+        exact = unicode_sets.from_code_points([ord(character)])
+        return unicode_sets.caseless(regex.escape(character), exact) if "i" in flags else exact
 
     def escape(self, start: int, flags: frozenset[str]) -> np.ndarray:
         """The set of what stands after a backslash."""
@@ -213,13 +230,11 @@ class _Parser:
             raise UnsupportedPattern(f"property {self.pattern[start : start + 4]}")
         name = self.pattern[self.at + 1 : end]
         self.at = end + 1
-        negative ^= name.startswith("^")
-        name = name.removeprefix("^")
-        if "i" in flags:  # there regex takes \p{Lu} for any letter with a case
-            members = unicode_sets.asked(rf"(?i:\p{{{name}}})") & ~unicode_sets.frozen("Cn")
-        else:
-            members = unicode_sets.members(name)
-        return unicode_sets.complement(members) if negative else members
+        members = unicode_sets.members(name.removeprefix("^"))
+        if negative != name.startswith("^"):
+            members = unicode_sets.complement(members)
+        # There regex takes \p{Lu} for any letter with a case.
+        return unicode_sets.caseless(self.pattern[start : self.at], members) if "i" in flags else members
 
     def char_class(self, flags: frozenset[str], start: int) -> np.ndarray:
         """A class in brackets, whose first one is behind us."""
@@ -227,26 +242,28 @@ class _Parser:
         members = unicode_sets.empty()
         first = True
         while first or not self.peek("]"):
-            item = self.class_item(start, flags)
+            item = self.class_item(start)
             first = False
             if not isinstance(item, str):
                 members |= item
             elif self.peek("-") and not self.peek("-]"):
                 self.at += 1
-                last = self.class_item(start, flags)
+                last = self.class_item(start)
                 if not isinstance(last, str) or last < item:
                     raise UnsupportedPattern(f"range in the class {self.pattern[start : start + 12]}")
-                members |= self.range(item, last, flags)
+                members |= unicode_sets.from_range(ord(item), ord(last))
             else:
-                members |= self.literal(item, flags)
+                members[ord(item)] = True
         self.at += 1
-        return unicode_sets.complement(members) if negative else members
+        if negative:
+            members = unicode_sets.complement(members)
+        return unicode_sets.caseless(self.pattern[start : self.at], members) if "i" in flags else members
 
-    def class_item(self, start: int, flags: frozenset[str]) -> str | np.ndarray:
+    def class_item(self, start: int) -> str | np.ndarray:
         if self.at >= len(self.pattern) or any(map(self.peek, ("[", "&&", "--", "||", "~~"))):
             raise UnsupportedPattern(f"class {self.pattern[start : start + 12]}")
         if self.take("\\"):
-            return self.escaped(self.at - 1, flags)
+            return self.escaped(self.at - 1, frozenset())
         self.at += 1
         return self.pattern[self.at - 1]
 

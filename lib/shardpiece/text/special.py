@@ -6,11 +6,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from shardpiece.errors import DocumentError
+from shardpiece.errors import ConfigError, DocumentError
 from shardpiece.text import special_kernels as k
 from shardpiece.text.documents import Documents
 
 IN_TEXT = ("text", "token", "error")
+# A text of beginnings of tokens takes a step per byte of the longest one, at every byte.
+LONGEST = 512
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,8 @@ class SpecialTokenCutter:
     def __init__(self, tokens: Sequence[str]):
         self.tokens = tuple(tokens)
         spelled = [token.encode() for token in self.tokens]
+        if any(len(token) > LONGEST for token in spelled):
+            raise ConfigError(f"a special token has more than {LONGEST} bytes")
         self._byte_class = np.zeros(256, np.uint8)
         used = sorted(set(b"".join(spelled)))
         self._byte_class[used] = np.arange(1, len(used) + 1)

@@ -36,9 +36,23 @@ def check_pattern(pattern: str) -> None:
     try:
         compiled = regex.compile(pattern)
     except (regex.error, RecursionError, OverflowError) as error:
-        raise ConfigError(f"pretokenizer: {pattern!r} is not a regular expression that compiles ({error})") from None
+        raise ConfigError(
+            f"pretokenizer: {shortened(pattern)} is not a regular expression that compiles ({error})"
+        ) from None
     if compiled.flags & regex.REVERSE:
-        raise ConfigError(f"pretokenizer: {pattern!r} searches backwards, which words cannot be cut by")
+        raise ConfigError(f"pretokenizer: {shortened(pattern)} searches backwards, which words cannot be cut by")
+    check_text(pattern, "the pattern")
+
+
+def check_text(text: str, what: str) -> None:
+    """Raises ConfigError for lone surrogates, which no UTF-8 text can hold."""
+    if any("\ud800" <= c <= "\udfff" for c in text):
+        raise ConfigError(f"pretokenizer: {what} {shortened(text)} is not valid Unicode text")
+
+
+def shortened(text: str) -> str:
+    """For messages."""
+    return ascii(text) if len(text) <= 80 else f"{text[:77]!a}..."
 
 
 @lru_cache(64)
@@ -92,7 +106,9 @@ class SplitStep:
     def _assemble(self, kind, pattern, behavior, invert, dfa: DFA | None, version: str) -> None:
         if behavior not in BEHAVIORS:
             raise ConfigError(f"pretokenizer: behavior {behavior!r} is not one of {', '.join(BEHAVIORS)}")
-        self.kind, self.pattern, self.behavior, self.invert = kind, pattern, behavior, bool(invert)
+        if not isinstance(invert, bool) or not isinstance(pattern, str):
+            raise ConfigError(f"pretokenizer: invert {invert!r} is not true or false, or {pattern!r} is no pattern")
+        self.kind, self.pattern, self.behavior, self.invert = kind, pattern, behavior, invert
         self.dfa = dfa
         if dfa is None:
             self._regex, self._version = regex.compile(pattern), version
@@ -110,6 +126,7 @@ class SplitStep:
     @classmethod
     def from_spec(cls, spec: dict) -> "SplitStep":
         self = cls.__new__(cls)
+        check_text(spec["pattern"], "the pattern")
         if spec["engine"] not in ("dfa", "regex") or spec["type"] not in SPLITS:
             raise ValueError(f"unknown engine {spec['engine']!r} or type {spec['type']!r}")
         dfa = DFA.from_spec(spec["tables"]) if spec["engine"] == "dfa" else None
@@ -140,17 +157,33 @@ class SplitStep:
         if self.behavior == "isolated":
             return replace(words, ends=ends, document_ends=_regrouped(words, piece_ends))
         if matched is None:
-            matched = np.empty(len(ends), bool)
-            k.mark_matches(
-                words.data, words.start, ends, piece_ends,
-                self.dfa.class_of, self._ascii_step, self.dfa.transitions, matched,
-            )  # fmt: skip
+            matched = self.matches(words, ends, piece_ends)
         if self.invert:
             matched = ~matched
         if self.behavior == "removed":
             return _without(words, ends, piece_ends, matched)
         n = k.merge_words(ends, piece_ends, matched, _MERGES[self.behavior], ends, piece_ends)
         return replace(words, ends=ends[:n], document_ends=_regrouped(words, piece_ends))
+
+    def matches(self, words: Words, ends: np.ndarray, piece_ends: np.ndarray) -> np.ndarray:
+        """Bool, which of the words that end at ``ends`` are matches and not what stands between two."""
+        matched = np.empty(len(ends), bool)
+        k.mark_matches(
+            words.data,
+            words.start,
+            ends,
+            piece_ends,
+            self.dfa.class_of,
+            self._ascii_step,
+            self.dfa.transitions,
+            matched,
+        )
+        return matched
+
+    @property
+    def label(self) -> str:
+        """For people."""
+        return self.kind if self.kind != "split" else self.pattern
 
     def _split_by_regex(self, pieces: Documents) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """(ends, words up to each piece, whether each word is a match)."""
@@ -206,13 +239,16 @@ class MetaspaceStep:
     replacement: str = "▁"
     prepend: str = "always"
     split: bool = True
-    kind = "metaspace"
+    kind = label = "metaspace"
 
     def __post_init__(self):
         if self.prepend not in PREPENDS:
             raise ConfigError(f"pretokenizer metaspace: prepend {self.prepend!r} is not one of {', '.join(PREPENDS)}")
         if not isinstance(self.replacement, str) or len(self.replacement) != 1:
             raise ConfigError(f"pretokenizer metaspace: replacement {self.replacement!r} is not one character")
+        check_text(self.replacement, "the replacement")
+        if not isinstance(self.split, bool):
+            raise ConfigError(f"pretokenizer metaspace: split is true or false, not {self.split!r}")
 
     @property
     def spec(self) -> dict:
@@ -244,7 +280,7 @@ class MetaspaceStep:
 class ByteStep:
     """Every byte is a word."""
 
-    kind = "byte"
+    kind = label = "byte"
 
     @property
     def spec(self) -> dict:
@@ -267,11 +303,13 @@ class DigitGroupsStep:
     ``numbers``: the step that finds the numbers.
     """
 
-    kind = "digit_groups"
+    kind = label = "digit_groups"
 
     def __init__(self, numbers: SplitStep, size: int = 3):
-        if not isinstance(size, int) or not 1 <= size <= 1000:
+        if type(size) is not int or not 1 <= size <= 1000:
             raise ConfigError(f"pretokenizer digit_groups: size {size!r} is not a number from 1 to 1000")
+        if not isinstance(numbers, SplitStep) or numbers.dfa is None or numbers.behavior != "isolated":
+            raise ConfigError("pretokenizer digit_groups: numbers are found by a compiled pattern, isolated")
         self.numbers, self.size = numbers, size
 
     @property
@@ -284,12 +322,7 @@ class DigitGroupsStep:
 
     def apply(self, words: Words) -> Words:
         found = self.numbers.apply(words)
-        dfa = self.numbers.dfa
-        matched = np.empty(len(found.ends), bool)
-        k.mark_matches(
-            found.data, found.start, found.ends, found.document_ends,
-            dfa.class_of, self.numbers._ascii_step, dfa.transitions, matched,
-        )  # fmt: skip
+        matched = self.numbers.matches(found, found.ends, found.document_ends)
         sizes = np.diff(found.ends, prepend=found.start)
         ends = np.empty(len(matched) + int(sizes[matched].sum()), np.int64)
         document_ends = np.empty_like(found.document_ends)

@@ -7,7 +7,7 @@ agree on every code point: Unicode 16.0), and the installed ``regex`` is asked o
 there, less the code points that Unicode 16.0 has not assigned. Python's ``unicodedata`` is never asked.
 """
 
-from functools import cache
+from functools import cache, lru_cache
 from importlib import resources
 
 import numpy as np
@@ -94,7 +94,7 @@ def _all_text() -> str:
     return "".join(map(chr, (*range(0xD800), *range(0xE000, CODE_POINTS))))
 
 
-@cache
+@lru_cache(64)
 def asked(expression: str) -> np.ndarray:
     """The code points that a one-character expression matches for the installed ``regex``."""
     try:
@@ -107,15 +107,7 @@ def asked(expression: str) -> np.ndarray:
     return result
 
 
-@cache
-def _cased_text() -> str:
-    """Every character with a case mapping: only these can be equal to another one without regard to case."""
-    return "".join(c for c in _all_text() if c.lower() != c or c.upper() != c or c.casefold() != c)
-
-
-@cache
-def caseless(first: str, last: str) -> np.ndarray:
-    """The code points that ``(?i:[first-last])`` matches."""
-    expression = f"(?i:[{regex.escape(first, special_only=False)}-{regex.escape(last, special_only=False)}])"
-    found = regex.findall(expression, _cased_text())
-    return from_code_points(map(ord, found)) | from_range(ord(first), ord(last))
+def caseless(expression: str, exact: np.ndarray) -> np.ndarray:
+    """The code points that ``expression`` matches without regard to case: what ``regex`` says of those that the frozen
+    version has assigned, else the ``exact`` ones."""
+    return np.where(frozen("Cn"), exact, asked(f"(?i:{expression})"))

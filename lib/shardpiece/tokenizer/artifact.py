@@ -30,7 +30,7 @@ def load(directory: str) -> Tokenizer:
     stored = read_metadata(directory)
     path = storage.join(directory, TOKENIZER_FILE)
     try:
-        return _assemble(storage.read_json(path), stored, path)
+        return _assemble(storage.read_json(path), stored, path, storage.checksum(path))
     except (KeyError, TypeError, AttributeError, IndexError, ValueError) as error:
         if isinstance(error, ShardpieceError):
             raise
@@ -53,11 +53,11 @@ def read_metadata(directory: str) -> dict:
 def to_files(tokenizer: Tokenizer) -> dict[str, bytes]:
     """The artifact's files by name, in the order to write them; also what the driver broadcasts."""
     content = huggingface.to_bytes(tokenizer)
-    return {TOKENIZER_FILE: content, METADATA_FILE: storage.pretty_json(metadata(tokenizer, len(content)))}
+    return {TOKENIZER_FILE: content, METADATA_FILE: storage.pretty_json(metadata(tokenizer, content))}
 
 
-def metadata(tokenizer: Tokenizer, size: int) -> dict:
-    """The content of shardpiece.json; ``size``: bytes of tokenizer.json."""
+def metadata(tokenizer: Tokenizer, content: bytes) -> dict:
+    """The content of shardpiece.json; ``content``: that of tokenizer.json."""
     return {
         "format": FORMAT,
         "version": VERSION,
@@ -65,18 +65,25 @@ def metadata(tokenizer: Tokenizer, size: int) -> dict:
         "vocab_size": tokenizer.vocab_size,
         "engine": tokenizer.engine.spec,
         "special_tokens": {text: tokenizer.special_id(text) for text in tokenizer.special_tokens},
-        "files": [{"name": TOKENIZER_FILE, "bytes": size}],
+        "files": [{"name": TOKENIZER_FILE, "bytes": len(content), "checksum": storage.checksum_bytes(content)}],
         "provenance": tokenizer.provenance,
     }
 
 
 def from_files(files: dict[str, bytes]) -> Tokenizer:
     """The tokenizer from what ``to_files`` gave."""
-    return _assemble(json.loads(files[TOKENIZER_FILE]), json.loads(files[METADATA_FILE]), TOKENIZER_FILE)
+    raw = files[TOKENIZER_FILE]
+    return _assemble(json.loads(raw), json.loads(files[METADATA_FILE]), TOKENIZER_FILE, storage.checksum_bytes(raw))
 
 
-def _assemble(content: dict, stored: dict, source: str) -> Tokenizer:
+def _assemble(content: dict, stored: dict, source: str, checksum: str) -> Tokenizer:
     tokenizer = huggingface.from_json(content, TextEngine.from_spec(stored["engine"]), source)
+    [file] = stored["files"]
+    if file["checksum"] != checksum:
+        huggingface.check_same(content, tokenizer, source)  # the library may have written it again
+    special = {text: tokenizer.special_id(text) for text in tokenizer.special_tokens}
+    if stored["vocab_size"] != tokenizer.vocab_size or stored["special_tokens"] != special:
+        raise FormatError(f"{source}: its vocabulary or special tokens are not those of {METADATA_FILE}")
     if tokenizer.fingerprint != stored["fingerprint"]:
         raise FormatError(
             f"{source}: its content has the fingerprint {tokenizer.fingerprint[:12]}…, "

@@ -25,7 +25,7 @@ def readable(token: bytes) -> str:
 
 def show_words(words: list[str]) -> str:
     """Words on one line, and their number."""
-    return f"{'|'.join(readable(word.encode()) for word in words)}\n{len(words)} words"
+    return f"{'|'.join(readable(word.encode()) for word in words)}\n{_number(len(words), 'word')}"
 
 
 def show_pieces(tokenizer: Tokenizer, ids: list[int]) -> str:
@@ -33,4 +33,8 @@ def show_pieces(tokenizer: Tokenizer, ids: list[int]) -> str:
     pieces = "|".join(readable(tokenizer.token_bytes(i)) for i in ids)
     size = len(tokenizer.decode_bytes(ids))
     ratio = f", {size / len(ids):.2f} bytes/token" if ids else ""
-    return f"{pieces}\n{' '.join(map(str, ids))}\n{len(ids)} tokens, {size} bytes{ratio}"
+    return f"{pieces}\n{' '.join(map(str, ids))}\n{_number(len(ids), 'token')}, {_number(size, 'byte')}{ratio}"
+
+
+def _number(n: int, what: str) -> str:
+    return f"{n} {what}{'' if n == 1 else 's'}"

@@ -12,8 +12,21 @@ from shardpiece.errors import ConfigError, DocumentError, FormatError
 from shardpiece.text.documents import Documents
 from shardpiece.text.engine import TextEngine
 from shardpiece.text.pretokenizers import PreTokenizer
-from shardpiece.text.special import IN_TEXT, SpecialTokenCutter
+from shardpiece.text.special import IN_TEXT, LONGEST, SpecialTokenCutter
 from shardpiece.tokenizer.bpe import BPEEncoder, BPEModel
+
+
+def check_special_tokens(tokens: Iterable[str]) -> tuple[str, ...]:
+    """Raises ConfigError for what cannot be special tokens."""
+    tokens = tuple(tokens)
+    for token in tokens:
+        if not isinstance(token, str) or not token or any("\ud800" <= c <= "\udfff" for c in token):
+            raise ConfigError(f"special token {token!a} is no text")
+        if len(token.encode()) > LONGEST:
+            raise ConfigError(f"special token {token[:40]!r}... has more than {LONGEST} bytes")
+    if len(set(tokens)) != len(tokens):
+        raise ConfigError(f"a special token is listed twice: {', '.join(tokens)}")
+    return tokens
 
 
 @dataclass(frozen=True)
@@ -33,12 +46,9 @@ class Tokenizer:
 
     def __post_init__(self):
         object.__setattr__(self, "engine", TextEngine.of(self.engine))
-        if len(set(self.special_tokens)) != len(self.special_tokens):
-            raise ConfigError(f"a special token is listed twice: {', '.join(self.special_tokens)}")
+        check_special_tokens(self.special_tokens)
         ordinary = set(self.model.vocab)
         for token in self.special_tokens:
-            if not token:
-                raise ConfigError("a special token is empty")
             if token.encode() in ordinary:
                 raise FormatError(f"special token {token!r} is also an ordinary token")
 

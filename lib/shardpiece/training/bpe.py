@@ -10,7 +10,7 @@ from shardpiece.text.pretokenizers import PreTokenizer, Setting
 from shardpiece.tokenizer.bpe import BPEModel
 from shardpiece.tokenizer.formats import huggingface_text
 from shardpiece.tokenizer.formats.huggingface import byte_level_order
-from shardpiece.tokenizer.tokenizer import Tokenizer
+from shardpiece.tokenizer.tokenizer import Tokenizer, check_special_tokens
 from shardpiece.training.merge_loop import MAX_WORD_BYTES, learn_merges
 from shardpiece.words.table import WordTable
 
@@ -44,8 +44,8 @@ def train_bpe(
     Raises ConfigError for settings that cannot work, TrainingError when memory does not suffice.
     """
     engine = _engine(words, engine)
-    huggingface_text.normalizer(engine)  # raises what would otherwise fail after the training
-    special_tokens = tuple(special_tokens)
+    huggingface_text.check(engine)  # or it would fail after the training
+    special_tokens = check_special_tokens(special_tokens)
     if alphabet_order not in ALPHABET_ORDERS:
         raise ConfigError(f"alphabet_order {alphabet_order!r} is not one of {', '.join(ALPHABET_ORDERS)}")
     least = 256 + len(special_tokens)

@@ -5,6 +5,7 @@ On disk: ``part-NNNNN.parquet`` with the columns word (binary, UTF-8 bytes of on
 their checksums and records the text engine, the input and what was left out. Readers trust words.json alone.
 """
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -23,6 +24,7 @@ from shardpiece.words import content_kernels as kernels
 from shardpiece.words.counter import WordCounter
 
 MANIFEST = "words.json"
+PART_NAMES = r"part-\d{5,}\.parquet"
 FORMAT = "shardpiece-words"
 VERSION = 2
 SCHEMA = pa.schema([("word", pa.binary()), ("group", pa.string()), ("count", pa.int64())])
@@ -46,7 +48,12 @@ class WordTable:
     def engine(self) -> TextEngine | None:
         """The text engine the words were counted with; None when the table does not say."""
         spec = self.metadata.get("engine")
-        return TextEngine.from_spec(spec) if spec else None
+        if not spec:
+            return None
+        engine = TextEngine.from_spec(spec)
+        if engine.fingerprint != self.metadata["engine_fingerprint"]:
+            raise FormatError("the word table's text engine is not the one that its words were counted with")
+        return engine
 
     @property
     def fingerprint(self) -> str:
@@ -149,7 +156,13 @@ def read_manifest(directory: str) -> dict:
         raise FormatError(f"{directory}: no word table here ({MANIFEST} is missing). Make one with: shardpiece count")
     keys = {"key": str, "fingerprint": str, "engine": dict, "engine_fingerprint": str, "files": list,
             "statistics": dict, "distinct_words": int, "special_tokens": list}  # fmt: skip
-    return storage.read_manifest(path, FORMAT, VERSION, keys)
+    manifest = storage.read_manifest(path, FORMAT, VERSION, keys)
+    for file in manifest["files"]:
+        if not isinstance(file.get("rows"), int) or not re.fullmatch(PART_NAMES, file["name"]):
+            raise FormatError(f"{path}: damaged ({file['name']!r} is no part of a word table, or has no rows)")
+    if not all(isinstance(token, str) for token in manifest["special_tokens"]):
+        raise FormatError(f"{path}: damaged (special_tokens holds what is no text)")
+    return manifest
 
 
 def _in_memory(engine: TextEngine) -> dict:

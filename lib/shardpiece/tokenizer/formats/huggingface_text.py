@@ -1,9 +1,27 @@
 """The text engine in the terms of Hugging Face's ``tokenizer.json``: its normalizer and its pre_tokenizer."""
 
-from shardpiece.errors import FormatError
+import warnings
+
+from shardpiece.errors import FormatError, ShardpieceWarning
 from shardpiece.text import patterns
 from shardpiece.text.engine import TextEngine
 from shardpiece.text.steps import Step
+from shardpiece.tokenizer.formats.oniguruma import spelled
+
+
+def check(engine: TextEngine) -> None:
+    """Raises FormatError for what tokenizer.json cannot say, and warns of what that library does in another way."""
+    pre_tokenizer(engine)
+    normalizer(engine)
+    first = any(step.kind == "metaspace" and step.prepend == "first" for step in engine.pretokenizer.steps)
+    if first and engine.normalizer is not None:
+        warnings.warn(
+            "metaspace with prepend: first looks at normalized text here; Hugging Face's library looks at where a word was "
+            "before normalization, and prepends elsewhere when that adds or removes text at the beginning",
+            ShardpieceWarning,
+            stacklevel=2,
+        )
+
 
 _BYTE_LEVEL = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False}
 
@@ -50,7 +68,7 @@ def _pre_tokenizer_step(step: Step) -> list[dict]:
         case "byte":
             return []
     behavior = "".join(part.capitalize() for part in step.behavior.split("_"))
-    return [_split(step.pattern, behavior, step.invert)]
+    return [_split(spelled(step.pattern), behavior, step.invert)]
 
 
 def normalizer(engine: TextEngine) -> dict | None:
@@ -87,11 +105,12 @@ def _normalizer_step(step: dict) -> list[dict]:
         case "prepend":
             return [{"type": "Prepend", "prepend": step["text"]}]
         case "replace":
-            pattern = {"Regex": step["pattern"]} if "pattern" in step else {"String": step["literal"]}
+            pattern = {"Regex": spelled(step["pattern"])} if "pattern" in step else {"String": step["literal"]}
             return [_replace(pattern, step["content"])]
         case "charsmap" if step["reference"] == "huggingface":
             return [{"type": "Precompiled", "precompiled_charsmap": step["table"]}]
     raise FormatError(
-        f"the normalizer {step['type']!r} follows SentencePiece, character by character, and tokenizer.json has none that "
-        f"does: use {{type: charsmap, rule: ..., reference: huggingface}} with strip, collapse_spaces and prepend"
+        "a normalizer with SentencePiece's rules (nmt_nfkc, nmt_nfkc_cf, nfkc_cf, charsmap, sentencepiece) cannot be written "
+        "into tokenizer.json, whose library applies them in another way: use {type: charsmap, rule: nmt_nfkc, "
+        "reference: huggingface}, with strip, collapse_spaces and prepend"
     )

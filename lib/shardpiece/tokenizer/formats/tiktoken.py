@@ -3,19 +3,34 @@
 import base64
 
 from shardpiece.errors import FormatError
+from shardpiece.tokenizer.formats.oniguruma import spelled
 from shardpiece.tokenizer.tokenizer import Tokenizer
 
 
+def pat_str(tokenizer: Tokenizer) -> str:
+    """The pattern for ``tiktoken.Encoding``. Raises FormatError when there is more to the text engine than one pattern, or
+    when that leaves text between its matches, which tiktoken would drop."""
+    pattern = tokenizer.pretokenizer.pattern
+    if tokenizer.engine.normalizer is not None or pattern is None:
+        raise FormatError(
+            f"tiktoken splits by one pattern and does not normalize, and this tokenizer has {tokenizer.engine.name}"
+        )
+    [step] = tokenizer.pretokenizer.steps
+    if step.dfa is None or not step.dfa.total:
+        raise FormatError(
+            f"tiktoken drops what the pattern {pattern!r} does not match: let it match every character, such as by "
+            f"adding |[\\s\\S]"
+        )
+    return spelled(pattern)
+
+
 def ranks(tokenizer: Tokenizer) -> dict[bytes, int]:
-    """mergeable_ranks for ``tiktoken.Encoding``; its pat_str is the pre-tokenizer's pattern.
+    """mergeable_ranks for ``tiktoken.Encoding``, beside ``pat_str``.
 
     tiktoken has no merge list: it merges the pair whose concatenation has the lowest id. Raises FormatError when the
     order of the ids is not the order of the merges, which that format cannot express.
     """
-    if tokenizer.engine.normalizer is not None or tokenizer.pretokenizer.pattern is None:
-        raise FormatError(
-            f"tiktoken splits by one pattern and does not normalize, and this tokenizer has {tokenizer.engine.name}"
-        )
+    pat_str(tokenizer)
     merged = tokenizer.model.merged.tolist()
     if merged != sorted(merged):
         raise FormatError("tiktoken ranks need token ids in merge order, and this tokenizer has others")
