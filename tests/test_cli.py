@@ -289,7 +289,7 @@ def test_pretokenizers_are_listed_and_shown():
     shown = run("tokenize", "--pretokenizer", "digits", "--pretokenizer", "gpt2", "it's 24")
     assert shown.stdout.splitlines() == ["it|'s|·|2|4", "5 words"]
     shown = run("tokenize", "--pretokenizer", "none", "--normalizer", "nfkc", "--normalizer", "lowercase", "ﬁＡ")
-    assert shown.stdout.splitlines() == ["fia", "1 words"]
+    assert shown.stdout.splitlines() == ["fia", "1 word"]
     as_json = run("tokenize", "--json", "--pretokenizer", "bert", "a, b")
     assert json.loads(as_json.stdout) == {"text": "a, b", "words": ["a", ",", "b"]}
     for arguments, message in (

@@ -74,7 +74,7 @@ def train(config: JobConfig) -> StageReport:
     content = artifact.to_files(tokenizer)[artifact.TOKENIZER_FILE]
     OUTPUT.start(output, key)
     storage.write_bytes(storage.join(output, artifact.TOKENIZER_FILE), content)
-    metadata = artifact.metadata(tokenizer, len(content))
+    metadata = artifact.metadata(tokenizer, content)
     OUTPUT.finish(output, metadata)
     return _report(metadata, time.monotonic() - began)
 
