@@ -15,7 +15,7 @@ from tokenizers import Regex, Tokenizer
 from tokenizers import normalizers as peers
 
 from shardpiece.errors import ConfigError, DocumentError, FormatError, ShardpieceWarning
-from shardpiece.text import normalizers
+from shardpiece.text import user_patterns
 from shardpiece.text.documents import Documents
 from shardpiece.text.normalization import frozen_data
 from shardpiece.text.normalization import settings as normal_settings
@@ -207,8 +207,8 @@ def test_no_unicode_data_of_the_running_python():
 
 
 def test_a_pattern_that_would_hang_is_stopped(monkeypatch):
-    monkeypatch.setattr(normalizers, "TIMEOUT_SECONDS", 0.2)
-    monkeypatch.setattr(normalizers, "TIMEOUT_SECONDS_PER_MB", 0.0)
+    monkeypatch.setattr(user_patterns, "TIMEOUT_SECONDS", 0.2)
+    monkeypatch.setattr(user_patterns, "TIMEOUT_SECONDS_PER_MB", 0.0)
     mine = normalizer({"type": "replace", "pattern": "(?:a+a+)+b", "content": ""})
     with pytest.raises(DocumentError, match="ran for more than") as caught:
         mine.normalize(Documents.from_strings(["fine", "a" * 5000]))
@@ -237,7 +237,7 @@ def test_no_normalizer():
         ({"type": "replace", "content": ""}, "either 'pattern'"),
         ({"type": "replace", "pattern": "a", "literal": "b", "content": ""}, "either 'pattern'"),
         ({"type": "replace", "literal": "", "content": ""}, "literal is empty"),
-        ({"type": "replace", "pattern": "(", "content": ""}, "no regular expression"),
+        ({"type": "replace", "pattern": "(", "content": ""}, "not a regular expression"),
         ({"type": "replace", "pattern": "(?r)a", "content": ""}, "searches backwards"),
         ({"type": "charsmap"}, "give one of"),
         ({"type": "charsmap", "rule": "nmt_nfck"}, "did you mean 'nmt_nfkc'"),

@@ -10,7 +10,7 @@ import pytest
 import regex
 
 from shardpiece.errors import ConfigError, DocumentError, FormatError, ShardpieceWarning
-from shardpiece.text import patterns, steps, unicode_sets
+from shardpiece.text import patterns, steps, unicode_sets, user_patterns
 from shardpiece.text.documents import Documents
 from shardpiece.text.pretokenizers import PRETOKENIZERS, PreTokenizer
 from tests.conftest import TEXTS
@@ -315,8 +315,8 @@ def test_a_list_in_itself_is_refused():
 
 
 def test_a_pattern_that_would_hang_is_stopped(monkeypatch):
-    monkeypatch.setattr(steps, "TIMEOUT_SECONDS", 0.2)
-    monkeypatch.setattr(steps, "TIMEOUT_SECONDS_PER_MB", 0.0)
+    monkeypatch.setattr(user_patterns, "TIMEOUT_SECONDS", 0.2)
+    monkeypatch.setattr(user_patterns, "TIMEOUT_SECONDS_PER_MB", 0.0)
     # Look-behind is left to regex, which backtracks.
     with pytest.warns(ShardpieceWarning, match="look-behind|group"):
         catastrophic = PreTokenizer(["whitespace_split", r"(?<!x)(?:a+a+)+b"])

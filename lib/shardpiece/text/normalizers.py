@@ -22,20 +22,17 @@ import numpy as np
 import regex
 
 from shardpiece import storage
-from shardpiece.errors import DocumentError, ShardpieceWarning
+from shardpiece.errors import ShardpieceWarning
 from shardpiece.text.documents import Documents
 from shardpiece.text.normalization import character_kernels as k
 from shardpiece.text.normalization import charsmap_kernels, tables
 from shardpiece.text.normalization import edit_kernels as edit
 from shardpiece.text.normalization.charsmap import Charsmap, double_array, grapheme_classes
 from shardpiece.text.normalization.charsmap_rules import named_charsmap
-from shardpiece.text.normalization.settings import NORMALIZERS, TABLES, compiled, parse, parse_spec
+from shardpiece.text.normalization.settings import NORMALIZERS, TABLES, parse, parse_spec
+from shardpiece.text.user_patterns import compiled, matches
 
 __all__ = ["NORMALIZERS", "TABLES", "Normalizer", "normalizer"]
-
-# A pattern may be exponential on some text. Seconds per document, and per megabyte.
-TIMEOUT_SECONDS = 30.0
-TIMEOUT_SECONDS_PER_MB = 20.0
 
 Step = Callable[[Documents], Documents]
 
@@ -194,7 +191,7 @@ def _replace(step: dict) -> Step:
     if "literal" in step:
         pattern, content = (np.frombuffer(step[key].encode(), np.uint8) for key in ("literal", "content"))
         return lambda d: _with(d, edit.replace_documents(d.data, d.offsets, pattern, content))
-    expression = compiled(step["pattern"])
+    expression = compiled(step["pattern"], "normalizer replace")
 
     def run(documents: Documents) -> Documents:
         pieces = []
@@ -213,22 +210,14 @@ def _replace_by_regex(expression: regex.Pattern, content: str, raw: bytes, d: in
     if not raw:
         return raw
     text = raw.decode()
-    timeout = TIMEOUT_SECONDS + TIMEOUT_SECONDS_PER_MB * len(raw) / 1e6
     parts: list[str] = []
     last = 0
-    try:
-        for match in expression.finditer(text, timeout=timeout):
-            start, end = match.span()
-            if parts and start == end == last:
-                continue
-            parts += (text[last:start], content)
-            last = end
-    except TimeoutError:
-        raise DocumentError(
-            d,
-            f"the normalizer's pattern ran for more than {timeout:.0f} s on this document of {len(raw):,} bytes; "
-            f"simplify the pattern or leave the document out",
-        ) from None
+    for match in matches(expression, text, len(raw), d, "normalizer's"):
+        start, end = match.span()
+        if parts and start == end == last:
+            continue
+        parts += (text[last:start], content)
+        last = end
     return "".join((*parts, text[last:])).encode() if parts else raw
 
 

@@ -23,12 +23,11 @@ from shardpiece.text.steps import (
     MetaspaceStep,
     SplitStep,
     Step,
-    check_pattern,
-    shortened,
     step_from_spec,
     whole_documents,
 )
 from shardpiece.text.unicode_sets import UNICODE_VERSION
+from shardpiece.text.user_patterns import compiled, shortened
 
 Setting = str | dict[str, Any] | list[str | dict[str, Any]]
 
@@ -182,7 +181,7 @@ def _steps(setting: Setting) -> list[Step]:
             f"pretokenizer {shortened(setting)} is not a known name{hint} "
             f"(a regular expression of letters alone can be written as (?:...))"
         )
-    check_pattern(setting)
+    compiled(setting, "pretokenizer")
     return [SplitStep(setting)]
 
 
@@ -207,5 +206,5 @@ def _step(setting: dict[str, Any]) -> Step:
         return DigitGroupsStep(SplitStep(p.NUMBERS), setting.get("size", 3))
     if not isinstance(setting.get("pattern"), str):
         raise ConfigError("pretokenizer split: a pattern is missing")
-    check_pattern(setting["pattern"])
+    compiled(setting["pattern"], "pretokenizer")
     return SplitStep(**setting)

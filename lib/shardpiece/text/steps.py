@@ -15,10 +15,7 @@ from shardpiece.text.dfa import DEAD, DFA, START, compile_pattern
 from shardpiece.text.documents import Documents, Words
 from shardpiece.text.regex_syntax import UnsupportedPattern
 from shardpiece.text.splitter import Splitter
-
-# Where the regex module has to split, a pattern may be exponential on some text. Seconds per document, and per megabyte.
-TIMEOUT_SECONDS = 30.0
-TIMEOUT_SECONDS_PER_MB = 20.0
+from shardpiece.text.user_patterns import check_text, matches
 
 BEHAVIORS = ("isolated", "removed", "contiguous", "merged_with_previous", "merged_with_next")
 PREPENDS = ("never", "first", "always")
@@ -29,30 +26,6 @@ _MERGES = {
     "merged_with_previous": k.MERGED_WITH_PREVIOUS,
     "merged_with_next": k.MERGED_WITH_NEXT,
 }
-
-
-def check_pattern(pattern: str) -> None:
-    """Raises ConfigError for what is no regular expression, or one that runs backwards."""
-    try:
-        compiled = regex.compile(pattern)
-    except (regex.error, RecursionError, OverflowError) as error:
-        raise ConfigError(
-            f"pretokenizer: {shortened(pattern)} is not a regular expression that compiles ({error})"
-        ) from None
-    if compiled.flags & regex.REVERSE:
-        raise ConfigError(f"pretokenizer: {shortened(pattern)} searches backwards, which words cannot be cut by")
-    check_text(pattern, "the pattern")
-
-
-def check_text(text: str, what: str) -> None:
-    """Raises ConfigError for lone surrogates, which no UTF-8 text can hold."""
-    if any("\ud800" <= c <= "\udfff" for c in text):
-        raise ConfigError(f"pretokenizer: {what} {shortened(text)} is not valid Unicode text")
-
-
-def shortened(text: str) -> str:
-    """For messages."""
-    return ascii(text) if len(text) <= 80 else f"{text[:77]!a}..."
 
 
 @lru_cache(64)
@@ -126,7 +99,7 @@ class SplitStep:
     @classmethod
     def from_spec(cls, spec: dict) -> "SplitStep":
         self = cls.__new__(cls)
-        check_text(spec["pattern"], "the pattern")
+        check_text(spec["pattern"], "pretokenizer: the pattern")
         if spec["engine"] not in ("dfa", "regex") or spec["type"] not in SPLITS:
             raise ValueError(f"unknown engine {spec['engine']!r} or type {spec['type']!r}")
         dfa = DFA.from_spec(spec["tables"]) if spec["engine"] == "dfa" else None
@@ -202,23 +175,15 @@ class SplitStep:
     def _borders(self, raw: np.ndarray, p: int) -> tuple[np.ndarray, np.ndarray]:
         """Byte ends of the words of one piece, and which are matches."""
         text = raw.tobytes().decode()
-        timeout = TIMEOUT_SECONDS + TIMEOUT_SECONDS_PER_MB * len(raw) / 1e6
         borders: list[int] = []
         matched: list[bool] = []
         last = 0
-        try:
-            for match in self._regex.finditer(text, timeout=timeout):
-                for border, inside in zip(match.span(), (False, True), strict=True):
-                    if border > last:
-                        borders.append(border)
-                        matched.append(inside)
-                        last = border
-        except TimeoutError:
-            raise DocumentError(
-                p,
-                f"the pre-tokenizer pattern ran for more than {timeout:.0f} s on this document of "
-                f"{len(raw):,} bytes; simplify the pattern or leave the document out",
-            ) from None
+        for match in matches(self._regex, text, len(raw), p, "pre-tokenizer"):
+            for border, inside in zip(match.span(), (False, True), strict=True):
+                if border > last:
+                    borders.append(border)
+                    matched.append(inside)
+                    last = border
         if last < len(text):
             borders.append(len(text))
             matched.append(False)
@@ -246,7 +211,7 @@ class MetaspaceStep:
             raise ConfigError(f"pretokenizer metaspace: prepend {self.prepend!r} is not one of {', '.join(PREPENDS)}")
         if not isinstance(self.replacement, str) or len(self.replacement) != 1:
             raise ConfigError(f"pretokenizer metaspace: replacement {self.replacement!r} is not one character")
-        check_text(self.replacement, "the replacement")
+        check_text(self.replacement, "pretokenizer metaspace: the replacement")
         if not isinstance(self.split, bool):
             raise ConfigError(f"pretokenizer metaspace: split is true or false, not {self.split!r}")
 

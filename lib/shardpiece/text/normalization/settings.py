@@ -11,6 +11,7 @@ import regex
 from shardpiece.errors import ConfigError, FormatError
 from shardpiece.text.normalization.charsmap import Charsmap
 from shardpiece.text.normalization.charsmap_rules import RULES
+from shardpiece.text.user_patterns import compiled
 
 TABLES = 1
 """Which frozen tables: raised whenever a file in ``data/`` changes a result."""
@@ -132,7 +133,7 @@ def _checked(step: dict) -> dict:
         if given is None:
             raise ConfigError("normalizer replace: give either 'pattern' (a regular expression) or 'literal'")
         if given == "pattern":
-            compiled(step["pattern"])
+            compiled(step["pattern"], "normalizer replace")
             step["engine"] = f"regex {regex.__version__}"
         elif not step["literal"]:
             raise ConfigError("normalizer replace: the literal is empty")
@@ -183,17 +184,6 @@ def _check_charsmap(step: dict) -> None:
         step["user_defined_symbols"] = sorted(set(symbols))
 
 
-def compiled(pattern: str) -> regex.Pattern:
-    """Raises ConfigError when a pattern is no regular expression, or one that searches backwards."""
-    try:
-        expression = regex.compile(pattern)
-    except (regex.error, RecursionError, OverflowError) as error:
-        raise ConfigError(f"normalizer replace: {pattern!r} is no regular expression ({error})") from None
-    if expression.flags & regex.REVERSE:
-        raise ConfigError(f"normalizer replace: {pattern!r} searches backwards")
-    return expression
-
-
 def parse_spec(spec) -> list[dict]:
     """The steps of an artifact, their tables still base64. Raises FormatError."""
     if isinstance(spec, dict) and spec.get("type") == "sequence":
@@ -235,7 +225,7 @@ def _stored(step) -> dict:
             raise FormatError(f"the stored normalizer {kind} is damaged ({key} is {value!r:.60})")
     try:
         if "pattern" in expected:
-            compiled(step["pattern"])
+            compiled(step["pattern"], "normalizer replace")
     except ConfigError as error:
         raise FormatError(f"the stored normalizer is damaged ({error})") from None
     symbols = step.get("user_defined_symbols", [])
