@@ -294,6 +294,9 @@ def test_pretokenizers_are_listed_and_shown():
     assert json.loads(as_json.stdout) == {"text": "a, b", "words": ["a", ",", "b"]}
     for arguments, message in (
         (["--pretokenizer", "bret"], "did you mean 'bert'"),
+        (["--normalizer", "nfkd,lowercase"], "several times"),
+        (["--normalizer", "replace"], "{type: replace, ...}"),
+        (["--special-tokens-in-text", "token"], "needs a --tokenizer"),
         (["--normalizer", "lowercas"], "did you mean 'lowercase'"),
         (["--tokenizer", "x", "--pretokenizer", "bert"], "not both"),
     ):

@@ -261,6 +261,7 @@ def tokenize(tokenizer_path, pretokenizers, normalizers, as_json, special_tokens
     """Show how TEXT, or each line of standard input, is cut: by a tokenizer into pieces with their ids, or by a
     pre-tokenizer (with --pretokenizer, or neither option) into words."""
     import shardpiece
+    from shardpiece.text.documents import Documents
     from shardpiece.tokenizer.pieces import show_pieces, show_words
 
     if tokenizer_path and (pretokenizers or normalizers):
@@ -287,9 +288,9 @@ def tokenize(tokenizer_path, pretokenizers, normalizers, as_json, special_tokens
                 pieces = [tokenizer.token_bytes(i).decode("utf-8", "backslashreplace") for i in ids]
                 result = {"text": line, "pieces": pieces, "ids": ids}
             else:
-                words = engine.split_text(line)
+                [words] = engine.split(Documents.from_strings([line])).to_list()
                 shown = show_words(words)
-                result = {"text": line, "words": words}
+                result = {"text": line, "words": [word.decode("utf-8", "backslashreplace") for word in words]}
             click.echo(json.dumps(result, ensure_ascii=False) if as_json else shown)
 
 
@@ -311,6 +312,7 @@ def normalizers():
     click.echo(
         "\nA configuration can also have steps with settings: prepend, replace, charsmap, sentencepiece; see the README."
     )
+    click.echo("(*) not for count, train and run: tokenizer.json has no equal; see charsmap in the README.")
     click.echo("\nTry one: shardpiece tokenize --pretokenizer none --normalizer NAME TEXT")
 
 

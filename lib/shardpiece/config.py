@@ -142,6 +142,11 @@ class JobConfig(_Section):
     spark: dict[str, str | int | float | bool] = Field({}, description="any Spark property")
 
     @property
+    def engine_settings(self) -> dict[str, Any]:
+        """pretokenizer and normalizer, where the user has set them."""
+        return {key: getattr(self, key) for key in ("pretokenizer", "normalizer") if key in self.model_fields_set}
+
+    @property
     def words_path(self) -> str:
         return self.count.output or self._below("words", "count.output")
 

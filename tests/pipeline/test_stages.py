@@ -170,7 +170,7 @@ def test_other_settings_need_overwrite(session, corpus, tmp_path):
     with pytest.raises(OutputError, match="word table made from other input or settings. Pass --overwrite"):
         count(session, other)
     with pytest.raises(OutputError, match="tokenizer made from other"):
-        train(other)
+        train(config_for(corpus, tmp_path, train__vocab_size=350))
     with pytest.raises(OutputError, match="shards made from other"):
         encode(session, config_for(corpus, tmp_path, encode__append_eos=True))
     run_stages(session, config_for(corpus, tmp_path, pretokenizer="gpt2", train__vocab_size=350, overwrite=True))
@@ -487,3 +487,15 @@ def test_a_normalizer_that_tokenizer_json_cannot_hold_is_found_before_the_run(co
     with pytest.raises(FormatError, match="reference: huggingface"):
         run_all(config)
     assert not (tmp_path / "words").exists()
+
+
+def test_a_text_engine_other_than_the_tables_or_the_tokenizers_is_an_error(session, done, corpus, tmp_path):
+    output = done[1]
+    common = {"input": [str(corpus)], "output": str(tmp_path), "train.words": str(output / "words")}
+    with pytest.raises(
+        ConfigError, match=r"the word table .*words has PreTokenizer\('cl100k_base'\), and the settings say"
+    ):
+        train(load_config(None, {**common, "pretokenizer": "gpt2"}))
+    encoding = {"input": [str(corpus)], "output": str(tmp_path), "encode.tokenizer": str(output / "tokenizer")}
+    with pytest.raises(ConfigError, match=r"the tokenizer .*tokenizer has PreTokenizer.*nfc"):
+        encode(session, load_config(None, {**encoding, "normalizer": "nfc"}))

@@ -55,3 +55,19 @@ def test_a_table_and_a_tokenizer_carry_their_engine():
     with pytest.raises(ConfigError, match=r"counted with Normalizer\(lowercase\), PreTokenizer\('gpt2'\), not with"):
         shardpiece.train_bpe(words, 262, engine="gpt2")
     assert words.fingerprint != shardpiece.WordTable.from_texts(["low low low"], "gpt2").fingerprint
+
+
+def test_places_of_special_tokens_are_not_counted():
+    words = shardpiece.WordTable.from_texts(["ab<s>cd", "<s>"], "metaspace_first", special_tokens=["<s>"])
+    assert words.to_counter() == {"▁ab".encode(): 1, b"cd": 1}
+
+
+def test_settings_of_another_engine_are_an_error():
+    engine = TextEngine("gpt2", "nfc")
+    engine.check_setting({}, "the table")
+    engine.check_setting({"pretokenizer": "r50k_base", "normalizer": ["nfc"]}, "the table")
+    for given in ({"pretokenizer": "llama3"}, {"normalizer": None}):
+        with pytest.raises(
+            ConfigError, match=r"the table has Normalizer\(nfc\), PreTokenizer\('gpt2'\), and the settings"
+        ):
+            engine.check_setting(given, "the table")

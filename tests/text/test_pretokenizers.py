@@ -278,6 +278,10 @@ def test_gaps_empty_matches_and_groups(pattern, text, words):
     ("setting", "message"),
     [
         ("cl100k", "did you mean 'cl100k_base'"),
+        ("GPT2", "did you mean 'gpt2'"),
+        ("digits,gpt2", r"give several as a list \(\[digits, gpt2\]"),
+        ("gpt2 ", "one as gpt2"),
+        ("{type: metaspace, prepend: first}", "goes into a configuration"),
         ("(unclosed", "not a regular expression"),
         ("", "expected a name"),
         (None, "expected a name"),

@@ -59,6 +59,7 @@ def encode(session: Callable[[], SparkSession], config: JobConfig) -> StageRepor
     source = storage.absolute(config.tokenizer_source)
     output = storage.absolute(config.shards_path)
     tokenizer = artifact.load(source)
+    tokenizer.engine.check_setting(config.engine_settings, f"the tokenizer {source}")
     eos = tokenizer.special_id(settings.eos_token) if settings.append_eos else None
     columns = Columns(config.text_column, id=config.id_column)
     plan = plan_input(list_files(config.input), columns)

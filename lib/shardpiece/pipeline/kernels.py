@@ -23,12 +23,14 @@ def prepare_kernels(engine: TextEngine) -> None:
     if done.exists():
         return
     began = time.monotonic()
-    log("compiling the kernels, once per installation and text engine")
     if not any(Path(CACHE_DIRECTORY).rglob("merge_kernels.merge_pairs-*.nbi")):
+        log("compiling the kernels, once per installation")
         exercise()
     engine.split(Documents.from_strings([_SAMPLE, "", "<|endoftext|>"]))
     done.touch()
-    log(f"compiled in {time.monotonic() - began:.0f} s, cached in {CACHE_DIRECTORY}")
+    seconds = time.monotonic() - began
+    if seconds > 2:
+        log(f"compiled in {seconds:.0f} s, cached in {CACHE_DIRECTORY}")
 
 
 def exercise() -> bool:

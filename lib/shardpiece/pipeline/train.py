@@ -33,6 +33,8 @@ def train(config: JobConfig) -> StageReport:
     source = storage.absolute(config.words_source)
     output = storage.absolute(config.tokenizer_path)
     manifest = words.read_manifest(source)
+    engine = TextEngine.from_spec(manifest["engine"])
+    engine.check_setting(config.engine_settings, f"the word table {source}")
     settings = config.train.model_dump(exclude={"words", "output"})
     key = plan_key(stage="train", words=manifest["fingerprint"], settings=settings)
     finished = OUTPUT.finished(output, key, config.overwrite)
@@ -40,7 +42,7 @@ def train(config: JobConfig) -> StageReport:
         log(f"train: {output} is done and unchanged, skipped")
         return _report(finished, 0.0, skipped=True)
     OUTPUT.check(output)
-    prepare_kernels(TextEngine.from_spec(manifest["engine"]))
+    prepare_kernels(engine)
     counted_as_text = sorted(set(config.train.special_tokens) - set(manifest["special_tokens"]))
     if counted_as_text:
         log(

@@ -5,9 +5,10 @@ import hashlib
 import numpy as np
 
 from shardpiece import storage
-from shardpiece.errors import FormatError
+from shardpiece.errors import ConfigError, FormatError
+from shardpiece.text import normalizers
 from shardpiece.text.documents import Documents, Words
-from shardpiece.text.normalizers import Normalizer, normalizer
+from shardpiece.text.normalizers import Normalizer
 from shardpiece.text.pretokenizers import PreTokenizer
 
 
@@ -15,12 +16,12 @@ class TextEngine:
     """A normalizer (or none) and a pre-tokenizer as one object, which counts and encodes, so that training and
     inference cannot treat text differently. Its fingerprint stands in the word table, the tokenizer and the shards.
 
-    ``pretokenizer`` and ``normalizing``: the objects, or settings that make them.
+    ``pretokenizer`` and ``normalizer``: the objects, or settings that make them.
     """
 
-    def __init__(self, pretokenizer, normalizing=None):
+    def __init__(self, pretokenizer, normalizer=None):
         self.pretokenizer = pretokenizer if isinstance(pretokenizer, PreTokenizer) else PreTokenizer(pretokenizer)
-        self.normalizer = normalizing if isinstance(normalizing, Normalizer) else normalizer(normalizing)
+        self.normalizer = normalizer if isinstance(normalizer, Normalizer) else normalizers.normalizer(normalizer)
 
     @classmethod
     def of(cls, given) -> "TextEngine":
@@ -53,6 +54,15 @@ class TextEngine:
             "pretokenizer": self.pretokenizer.fingerprint,
         }
         return hashlib.sha256(storage.canonical_json(parts)).hexdigest()
+
+    def check_setting(self, given: dict, whose: str) -> None:
+        """Raises ConfigError when ``given``, the keys pretokenizer and normalizer that a user has set, makes another engine
+        than this one, which is ``whose``."""
+        wanted = type(self)(given.get("pretokenizer", self.pretokenizer), given.get("normalizer", self.normalizer))
+        if wanted.fingerprint != self.fingerprint:
+            raise ConfigError(
+                f"{whose} has {self.name}, and the settings say {wanted.name}: count again, or leave them out"
+            )
 
     @property
     def name(self) -> str:

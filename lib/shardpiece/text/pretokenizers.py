@@ -174,12 +174,22 @@ def _steps(setting: Setting) -> list[Step]:
         raise ConfigError(f"pretokenizer: expected a name, a pattern, a step or a list of these, not {setting!r}")
     if setting in PRETOKENIZERS:
         return PRETOKENIZERS[setting].make()
+    names = [name.strip() for name in setting.split(",")]
+    if all(name in PRETOKENIZERS for name in names):
+        raise ConfigError(
+            f"pretokenizer {shortened(setting)}: give several as a list ([{', '.join(names)}] in a configuration, the flag "
+            f"several times), one as {names[0]}"
+        )
+    if setting.lstrip().startswith("{type"):
+        raise ConfigError(
+            "pretokenizer: a step with settings goes into a configuration, or --set pretokenizer={type: ...}"
+        )
     if setting.replace("_", "").replace("-", "").isalnum():
-        close = get_close_matches(setting, PRETOKENIZERS, 1)
+        close = get_close_matches(setting.lower(), PRETOKENIZERS, 1)
         hint = f"; did you mean {close[0]!r}?" if close else f" ({', '.join(PRETOKENIZERS)})"
         raise ConfigError(
             f"pretokenizer {shortened(setting)} is not a known name{hint} "
-            f"(a regular expression of letters alone can be written as (?:...))"
+            f"(a regular expression of letters and digits alone can be written as (?:...))"
         )
     compiled(setting, "pretokenizer")
     return [SplitStep(setting)]

@@ -23,9 +23,9 @@ def readable(token: bytes) -> str:
     return "".join(shown)
 
 
-def show_words(words: list[str]) -> str:
+def show_words(words: list[bytes]) -> str:
     """Words on one line, and their number."""
-    return f"{'|'.join(readable(word.encode()) for word in words)}\n{_number(len(words), 'word')}"
+    return f"{'|'.join(readable(word) for word in words)}\n{_number(len(words), 'word')}"
 
 
 def show_pieces(tokenizer: Tokenizer, ids: list[int]) -> str:

@@ -20,6 +20,7 @@ from shardpiece.errors import FormatError
 from shardpiece.text.documents import Documents
 from shardpiece.text.engine import TextEngine
 from shardpiece.text.pretokenizers import PreTokenizer, Setting
+from shardpiece.text.special import SpecialTokenCutter
 from shardpiece.words import content_kernels as kernels
 from shardpiece.words.counter import WordCounter
 
@@ -77,18 +78,26 @@ class WordTable:
         return cls(table, _in_memory(TextEngine.of(engine)) if engine else {})
 
     @classmethod
-    def from_texts(cls, texts: Iterable[str], engine: TextEngine | PreTokenizer | Setting) -> "WordTable":
-        """Count the words of texts in this process, without Spark."""
+    def from_texts(
+        cls,
+        texts: Iterable[str],
+        engine: TextEngine | PreTokenizer | Setting,
+        special_tokens: Iterable[str] = (),
+    ) -> "WordTable":
+        """Count the words of texts in this process, without Spark; places that spell one of ``special_tokens`` are
+        boundaries and not counted."""
         if isinstance(texts, str | bytes):
             raise TypeError("from_texts takes many texts; put one into a list")
         engine = TextEngine.of(engine)
+        cutter = SpecialTokenCutter([*special_tokens])
         counter = WordCounter()
         batches: list[pa.RecordBatch] = []
         chunk: list[str] = []
         size = 0
 
         def count() -> None:
-            batches.extend(counter.add(engine.split(Documents.from_strings(chunk))))
+            cut = cutter.cut(Documents.from_strings(chunk))
+            batches.extend(counter.add(engine.split(cut.pieces, cut.at_start)))
             chunk.clear()
 
         for text in texts:

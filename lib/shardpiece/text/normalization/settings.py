@@ -24,9 +24,9 @@ NORMALIZERS = {
     "lowercase": "every character in lower case",
     "strip_accents": "combining marks removed (after nfd or nfkd)",
     "bert": "BERT: control characters removed, Chinese characters set apart, accents stripped, lower case",
-    "nmt_nfkc": "SentencePiece's default rules: its nfkc, white space unified, control characters removed",
-    "nmt_nfkc_cf": "nmt_nfkc and case folding",
-    "nfkc_cf": "SentencePiece's nfkc and case folding",
+    "nmt_nfkc": "SentencePiece's default rules: its nfkc, white space unified, control characters removed (*)",
+    "nmt_nfkc_cf": "nmt_nfkc and case folding (*)",
+    "nfkc_cf": "SentencePiece's nfkc and case folding (*)",
     "strip": "white space removed at both ends",
     "collapse_spaces": "runs of spaces (U+0020) become one",
     "nmt": "control characters removed, white space unified",
@@ -73,6 +73,13 @@ def parse(setting) -> list[dict]:
     if isinstance(setting, str):
         if setting in ("nmt_nfkc", "nmt_nfkc_cf", "nfkc_cf"):
             return parse({"type": "charsmap", "rule": setting})
+        if setting not in NORMALIZERS and "," in setting:
+            raise ConfigError(f"normalizer {setting!r}: give several as a list, or the flag several times")
+        if setting in _PARAMETERS and setting not in NORMALIZERS:
+            raise ConfigError(
+                f"normalizer {setting!r} has settings: write {{type: {setting}, ...}} into a configuration, or --set "
+                f"normalizer={{type: {setting}, ...}}"
+            )
         if setting not in NORMALIZERS:
             raise ConfigError(f"normalizer {setting!r} is not {_one_of([*NORMALIZERS, 'none'], setting)}")
         return parse({"type": setting})

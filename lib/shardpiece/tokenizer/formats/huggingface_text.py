@@ -14,15 +14,18 @@ def check(engine: TextEngine) -> None:
     pre_tokenizer(engine)
     normalizer(engine)
     first = any(step.kind == "metaspace" and step.prepend == "first" for step in engine.pretokenizer.steps)
-    if first and engine.normalizer is not None:
+    if first and engine.normalizer is not None and engine.fingerprint not in _warned:
+        _warned.add(engine.fingerprint)
         warnings.warn(
             "metaspace with prepend: first looks at normalized text here; Hugging Face's library looks at where a word was "
-            "before normalization, and prepends elsewhere when that adds or removes text at the beginning",
+            "before normalization, and prepends elsewhere when that adds or removes text at the beginning (prepend: always "
+            "is the same in both)",
             ShardpieceWarning,
             stacklevel=2,
         )
 
 
+_warned: set[str] = set()
 _BYTE_LEVEL = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False}
 
 
@@ -110,7 +113,8 @@ def _normalizer_step(step: dict) -> list[dict]:
         case "charsmap" if step["reference"] == "huggingface":
             return [{"type": "Precompiled", "precompiled_charsmap": step["table"]}]
     raise FormatError(
-        "a normalizer with SentencePiece's rules (nmt_nfkc, nmt_nfkc_cf, nfkc_cf, charsmap, sentencepiece) cannot be written "
-        "into tokenizer.json, whose library applies them in another way: use {type: charsmap, rule: nmt_nfkc, "
-        "reference: huggingface}, with strip, collapse_spaces and prepend"
+        "a normalizer that follows SentencePiece (nmt_nfkc, nmt_nfkc_cf, nfkc_cf, sentencepiece, charsmap with reference: "
+        "sentencepiece) cannot be written into tokenizer.json, whose library applies such rules in another way: set "
+        "normalizer to {type: charsmap, rule: nmt_nfkc, reference: huggingface}, in a list with strip, collapse_spaces and "
+        "prepend where you need them"
     )

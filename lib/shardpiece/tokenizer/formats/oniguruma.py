@@ -35,8 +35,8 @@ def spelled(pattern: str) -> str:
         shown = pattern if len(pattern) < 60 else f"{pattern[:57]}..."
         if found := DIFFERS.search(pattern):
             raise FormatError(
-                f"the pattern {shown!r} cannot be written into tokenizer.json: {error}, and Hugging Face's library reads "
-                f"{found[0]!r} in another way"
+                f"the pattern {shown} cannot be written into tokenizer.json: {error}, and Hugging Face's library reads "
+                f"{found[0]} in another way"
             ) from None
     return pattern
 
