@@ -41,7 +41,7 @@ UNITS = (
 
 
 def corpora(inputs: list[str] | None, megabytes: float) -> dict[str, list[str]]:
-    """Texts by name: the user's, or English, 80 languages and code."""
+    """Texts by name: the user's, or English, many languages and code."""
     if inputs:
         return {"input": read_texts(sets(inputs, ())["input"], megabytes)}
     paths = sets(None, ("web_multilingual", "code"))

@@ -87,8 +87,14 @@ def read_bytes(path: str) -> bytes:
 
 def read_json(path: str) -> dict:
     """Raises FormatError naming the file when it is missing or not a JSON object."""
+    return read_json_and_checksum(path)[0]
+
+
+def read_json_and_checksum(path: str) -> tuple[dict, str]:
+    """The object and the checksum of its file, read once. Raises as ``read_json``."""
     try:
-        value = json.loads(read_bytes(path))
+        raw = read_bytes(path)
+        value = json.loads(raw)
     except FileNotFoundError:
         raise FormatError(f"{path}: no such file") from None
     except OSError as error:
@@ -97,7 +103,7 @@ def read_json(path: str) -> dict:
         raise FormatError(f"{path}: not readable as JSON ({error})") from None
     if not isinstance(value, dict):
         raise FormatError(f"{path}: expected a JSON object, found {type(value).__name__}")
-    return value
+    return value, checksum_bytes(raw)
 
 
 def read_manifest(path: str, kind: str, version: int, keys: dict[str, type]) -> dict:

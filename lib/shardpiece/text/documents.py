@@ -108,6 +108,10 @@ class Words:
         """Bytes of all words."""
         return int(self.ends[-1]) - self.start if len(self.ends) else 0
 
+    def to_texts(self) -> list[list[str]]:
+        """The words of each document as texts; bytes that are no characters (as ``byte`` makes them) as \\xNN."""
+        return [[word.decode(errors="backslashreplace") for word in words] for words in self.to_list()]
+
     def to_list(self) -> list[list[bytes]]:
         """The words of each document, as a Python object per word."""
         raw = self.data.tobytes()

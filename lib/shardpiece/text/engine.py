@@ -81,5 +81,4 @@ class TextEngine:
 
     def split_text(self, text: str) -> list[str]:
         """The words of one text; bytes that are no characters as \\xNN."""
-        [words] = self.split(Documents.from_strings([text])).to_list()
-        return [word.decode(errors="backslashreplace") for word in words]
+        return self.split(Documents.from_strings([text])).to_texts()[0]

@@ -161,8 +161,7 @@ class PreTokenizer:
 
     def split_text(self, text: str) -> list[str]:
         """The words of one text; bytes that are no characters (as ``byte`` makes them) as \\xNN."""
-        [words] = self.split(Documents.from_strings([text])).to_list()
-        return [word.decode(errors="backslashreplace") for word in words]
+        return self.split(Documents.from_strings([text])).to_texts()[0]
 
 
 def _steps(setting: Setting) -> list[Step]:

@@ -28,14 +28,6 @@ _MERGES = {
 }
 
 
-@lru_cache(64)
-def _dfa(pattern: str) -> DFA | UnsupportedPattern:
-    try:
-        return compile_pattern(pattern)
-    except UnsupportedPattern as error:
-        return error
-
-
 @lru_cache(1)
 def scripts_dfa() -> DFA:
     """Runs of one script, as ``UnicodeScripts`` of Hugging Face has them: a code point of no script goes with what
@@ -65,11 +57,11 @@ class SplitStep:
     """
 
     def __init__(self, pattern: str, behavior: str = "isolated", invert: bool = False, kind: str = "split"):
-        compiled = scripts_dfa() if kind == "unicode_scripts" else _dfa(pattern)
-        if isinstance(compiled, UnsupportedPattern):
+        try:
+            compiled = scripts_dfa() if kind == "unicode_scripts" else compile_pattern(pattern)
+        except UnsupportedPattern as error:
             warnings.warn(
-                f"pretokenizer: {compiled} cannot be compiled; the regex module splits instead, "
-                f"some twenty times slower",
+                f"pretokenizer: {error} cannot be compiled; the regex module splits instead, some twenty times slower",
                 ShardpieceWarning,
                 stacklevel=3,
             )

@@ -30,7 +30,8 @@ def load(directory: str) -> Tokenizer:
     stored = read_metadata(directory)
     path = storage.join(directory, TOKENIZER_FILE)
     try:
-        return _assemble(storage.read_json(path), stored, path, storage.checksum(path))
+        content, checksum = storage.read_json_and_checksum(path)
+        return _assemble(content, stored, path, checksum)
     except (KeyError, TypeError, AttributeError, IndexError, ValueError) as error:
         if isinstance(error, ShardpieceError):
             raise

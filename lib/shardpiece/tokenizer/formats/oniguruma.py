@@ -18,7 +18,7 @@ _PUBLISHED = frozenset(
     {*patterns.PATTERNS.values(), *patterns.DEEPSEEK_V3, patterns.NUMBER_GROUPS, patterns.WORD, patterns.CHARACTER}
 )
 # What means something else there, or nothing.
-DIFFERS = re.compile(
+_DIFFERS = re.compile(
     r"\\[bBwWhHgGkKmMNrRuUxXyYZzL]|\\p[^{]|\\p\{[^}]*[=&]|\\p\{Is|\(\?[^:=!<>|)]*[a-zA-Z][^:)]*[:)]|\(\?P|\(\*|\[\[:|&&|--|\|\||~~|"
     r"\^|\$|\}\+|\{[eisd<>=]|\(\?~",
 )
@@ -33,7 +33,7 @@ def spelled(pattern: str) -> str:
         return _text(regex_syntax.parse(pattern))
     except UnsupportedPattern as error:
         shown = pattern if len(pattern) < 60 else f"{pattern[:57]}..."
-        if found := DIFFERS.search(pattern):
+        if found := _DIFFERS.search(pattern):
             raise FormatError(
                 f"the pattern {shown} cannot be written into tokenizer.json: {error}, and Hugging Face's library reads "
                 f"{found[0]} in another way"
