@@ -8,7 +8,7 @@ import pytest
 
 from shardpiece.text.documents import Documents
 from shardpiece.text.pretokenizers import PreTokenizer
-from shardpiece.tokenizer.formats.huggingface import unspell
+from shardpiece.tokenizer.formats.byte_alphabet import unspell
 
 
 def ranks(path) -> dict[int, bytes]:

@@ -9,7 +9,7 @@ from shardpiece.errors import FormatError
 from shardpiece.text import patterns
 from shardpiece.text.pretokenizers import PRETOKENIZERS
 from shardpiece.tokenizer import artifact
-from shardpiece.tokenizer.formats import huggingface, tiktoken
+from shardpiece.tokenizer.formats import byte_alphabet, tiktoken
 from shardpiece.tokenizer.pieces import readable, show_pieces
 from tests.conftest import TEXTS
 from tests.text.test_pretokenizers import generated
@@ -126,14 +126,19 @@ def test_tiktoken_refuses_what_it_cannot_express():
     tokenizer = shardpiece.Tokenizer(shardpiece.PreTokenizer("gpt2"), model)
     with pytest.raises(FormatError, match="merge order"):
         tiktoken.ranks(tokenizer)
+    words = shardpiece.WordTable.from_texts(["low lower"], "gpt2")
+    with pytest.raises(FormatError, match="dense ids"):
+        tiktoken.ranks(shardpiece.train(words, vocab_size=260, special_tokens_at="front"))
+    with pytest.raises(FormatError, match="kind wordpiece"):
+        tiktoken.ranks(shardpiece.train(words, "wordpiece", vocab_size=60))
 
 
 def test_byte_alphabet():
-    alphabet = huggingface.byte_alphabet()
+    alphabet = byte_alphabet.byte_alphabet()
     assert len(set(alphabet)) == 256
     assert (alphabet[ord(" ")], alphabet[ord("\n")], alphabet[ord("a")]) == ("Ġ", "Ċ", "a")
-    assert all(huggingface.unspell(huggingface.spell(bytes([b]))) == bytes([b]) for b in range(256))
-    assert huggingface.byte_level_order()[0] == ord("!")
+    assert all(byte_alphabet.unspell(byte_alphabet.spell(bytes([b]))) == bytes([b]) for b in range(256))
+    assert byte_alphabet.byte_level_order()[0] == ord("!")
 
 
 def test_altered_and_unfinished_artifacts_are_refused(tokenizer, tmp_path):

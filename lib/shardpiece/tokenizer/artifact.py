@@ -4,23 +4,30 @@ shardpiece.json is written last and holds the fingerprint, so a directory that l
 """
 
 import json
+from collections.abc import Mapping
 
 from shardpiece import storage
 from shardpiece.errors import FormatError, ShardpieceError, one_line
 from shardpiece.text.engine import TextEngine
-from shardpiece.tokenizer.formats import huggingface
+from shardpiece.tokenizer.formats import huggingface, sentencepiece_tokenizer
 from shardpiece.tokenizer.tokenizer import Tokenizer
 
 TOKENIZER_FILE = "tokenizer.json"
+SENTENCEPIECE_FILE = "tokenizer.model"
 METADATA_FILE = "shardpiece.json"
+VOCABULARY_FILE = "vocab.tsv"
+TRANSPLANT_FILE = "transplant.parquet"
+OPTIONAL_FILES = (SENTENCEPIECE_FILE, VOCABULARY_FILE, TRANSPLANT_FILE)
 FORMAT = "shardpiece-tokenizer"
-VERSION = 2
+VERSION = 3
 
 
 def save(tokenizer: Tokenizer, directory: str) -> None:
-    """Write the artifact; shardpiece.json is removed first and written last."""
-    storage.remove(storage.join(directory, METADATA_FILE))
-    for name, content in to_files(tokenizer).items():
+    """Write the artifact; shardpiece.json is removed first and written last, and what else an older one had goes too."""
+    files = to_files(tokenizer)
+    for name in (METADATA_FILE, *OPTIONAL_FILES):
+        storage.remove(storage.join(directory, name))
+    for name, content in files.items():
         storage.write_bytes(storage.join(directory, name), content)
 
 
@@ -47,26 +54,33 @@ def read_metadata(directory: str) -> dict:
         )
     return storage.read_manifest(
         path, FORMAT, VERSION,
-        {"fingerprint": str, "vocab_size": int, "engine": dict, "files": list, "provenance": dict},
+        {"fingerprint": str, "vocab_size": int, "engine": dict, "model": dict, "files": list, "provenance": dict},
     )  # fmt: skip
 
 
-def to_files(tokenizer: Tokenizer) -> dict[str, bytes]:
-    """The artifact's files by name, in the order to write them; also what the driver broadcasts."""
-    content = huggingface.to_bytes(tokenizer)
-    return {TOKENIZER_FILE: content, METADATA_FILE: storage.pretty_json(metadata(tokenizer, content))}
+def to_files(tokenizer: Tokenizer, more: Mapping[str, bytes] | None = None) -> dict[str, bytes]:
+    """The artifact's files by name, in the order to write them; also what the driver broadcasts. ``more``: files that are
+    no part of the tokenizer, for people or other programs."""
+    files = {TOKENIZER_FILE: huggingface.to_bytes(tokenizer), **(more or {})}
+    if sentencepiece_tokenizer.problem(tokenizer) is None:
+        files[SENTENCEPIECE_FILE] = sentencepiece_tokenizer.to_bytes(tokenizer)
+    return {**files, METADATA_FILE: storage.pretty_json(metadata(tokenizer, files))}
 
 
-def metadata(tokenizer: Tokenizer, content: bytes) -> dict:
-    """The content of shardpiece.json; ``content``: that of tokenizer.json."""
+def metadata(tokenizer: Tokenizer, files: Mapping[str, bytes]) -> dict:
+    """The content of shardpiece.json; ``files``: the others by name."""
     return {
         "format": FORMAT,
         "version": VERSION,
         "fingerprint": tokenizer.fingerprint,
         "vocab_size": tokenizer.vocab_size,
         "engine": tokenizer.engine.spec,
-        "special_tokens": {text: tokenizer.special_id(text) for text in tokenizer.special_tokens},
-        "files": [{"name": TOKENIZER_FILE, "bytes": len(content), "checksum": storage.checksum_bytes(content)}],
+        "model": tokenizer.model.settings(),
+        "special_tokens": tokenizer.special_tokens,
+        "files": [
+            {"name": name, "bytes": len(content), "checksum": storage.checksum_bytes(content)}
+            for name, content in files.items()
+        ],
         "provenance": tokenizer.provenance,
     }
 
@@ -78,12 +92,11 @@ def from_files(files: dict[str, bytes]) -> Tokenizer:
 
 
 def _assemble(content: dict, stored: dict, source: str, checksum: str) -> Tokenizer:
-    tokenizer = huggingface.from_json(content, TextEngine.from_spec(stored["engine"]), source)
-    [file] = stored["files"]
+    tokenizer = huggingface.from_json(content, TextEngine.from_spec(stored["engine"]), stored["model"], source)
+    [file] = (file for file in stored["files"] if file["name"] == TOKENIZER_FILE)
     if file["checksum"] != checksum:
         huggingface.check_same(content, tokenizer, source)  # the library may have written it again
-    special = {text: tokenizer.special_id(text) for text in tokenizer.special_tokens}
-    if stored["vocab_size"] != tokenizer.vocab_size or stored["special_tokens"] != special:
+    if stored["vocab_size"] != tokenizer.vocab_size or stored["special_tokens"] != tokenizer.special_tokens:
         raise FormatError(f"{source}: its vocabulary or special tokens are not those of {METADATA_FILE}")
     if tokenizer.fingerprint != stored["fingerprint"]:
         raise FormatError(

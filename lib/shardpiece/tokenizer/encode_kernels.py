@@ -1,7 +1,13 @@
 """Numba kernels of the BPE encoder: words in, token ids out.
 
-Distinct words are few (Zipf), so each is merged once and then found in a cache. A word that is not there is merged by
-repeated search for the lowest rank, leftmost first; long words use a heap instead (m log m).
+Distinct words are few (Zipf), so each is merged once and then found in a cache. A word that is not there becomes its base
+symbols, bytes or characters, which are merged by repeated search for the lowest rank, leftmost first; long words use a
+heap instead (m log m).
+
+Characters: ``pages`` (uint16 [0x1100]) and ``places`` (int32 [rows * 256, 4]) give the id of a character in the middle of a
+word, and as its first, last and only one (which differ in models that mark the beginning or the end of words); -1: not in
+the vocabulary, then ``fallback`` (int32 [256], ids of the pieces of single bytes, or empty) or ``unk`` stands for it, once
+for neighbours.
 
 Pair table: ``pair_slots`` (uint64 [slots, 2], a power of two of them): left << 32 | right plus one (0 = empty), and
 the rank of the merge. ``byte_pairs`` (int32 [65536]) answers for pairs of single bytes directly. A rank r merges into
@@ -16,6 +22,7 @@ import numpy as np
 
 from shardpiece.intrinsics import MIX_1, hash_bytes, same_bytes
 from shardpiece.kernel_cache import kernel
+from shardpiece.text.normalization.character_kernels import decode
 
 NO_RANK = np.int32(2**31 - 1)
 LONG_WORD = 48
@@ -63,13 +70,40 @@ def pair_rank(a, b, pair_slots):
 
 
 @kernel
-def merge_short(data, start, end, byte_id, byte_pairs, pair_slots, merged, tokens, ranks, out, at):
-    """Merge data[start:end], at most LONG_WORD bytes, into out[at:]; returns the number of tokens."""
-    n = end - start
-    for i in range(n):
+def byte_symbols(data, start, end, byte_id, tokens):
+    """The ids of the bytes of data[start:end] into ``tokens``; returns their number."""
+    for i in range(end - start):
         tokens[i] = byte_id[data[start + i]]
-    for i in range(n - 1):
-        ranks[i] = byte_pairs[(np.int64(data[start + i]) << 8) | np.int64(data[start + i + 1])]
+    return end - start
+
+
+@kernel
+def character_symbols(data, start, end, pages, places, fallback, unk, tokens):
+    """The ids of the characters of data[start:end] into ``tokens``; returns their number."""
+    n = 0
+    i = start
+    while i < end:
+        c, width = decode(data, i)
+        position = (1 if i == start else 0) + (2 if i + width >= end else 0)
+        token = places[(np.int64(pages[c >> 8]) << 8) | (c & 0xFF), position]
+        if token >= 0:
+            tokens[n] = token
+            n += 1
+        elif len(fallback) > 0:
+            for j in range(i, min(i + width, end)):
+                tokens[n] = fallback[data[j]]
+                n += 1
+        elif n == 0 or tokens[n - 1] != unk:
+            tokens[n] = unk
+            n += 1
+        i += width
+    return n
+
+
+@kernel
+def merge_short(tokens, n, pair_slots, merged, ranks, out, at):
+    """Merge the ``n`` symbols in ``tokens``, at most LONG_WORD, into out[at:]; ``ranks`` (int32) holds the ranks of
+    neighbours. Returns the number of tokens."""
     while n > 1:
         best = NO_RANK
         j = -1
@@ -129,14 +163,12 @@ def pop(heap, size):
 
 
 @kernel
-def merge_long(data, start, end, byte_id, byte_pairs, pair_slots, merged, out, at):
+def merge_long(tokens, n, pair_slots, merged, out, at):
     """As merge_short for any length, in m log m: a heap of (rank, position) over a linked list of symbols.
 
     Entries are int64 rank << 32 | position, so the least is the lowest rank, leftmost first. An entry is stale when
     the pair at its position has another rank by now.
     """
-    n = end - start
-    tokens = np.empty(n, np.int32)
     ranks = np.empty(n, np.int32)
     following = np.empty(n, np.int32)
     before = np.empty(n, np.int32)
@@ -144,12 +176,11 @@ def merge_long(data, start, end, byte_id, byte_pairs, pair_slots, merged, out, a
     heap = np.empty(3 * n, np.int64)
     size = 0
     for i in range(n):
-        tokens[i] = byte_id[data[start + i]]
         following[i] = i + 1
         before[i] = i - 1
         ranks[i] = NO_RANK
         if i + 1 < n:
-            ranks[i] = byte_pairs[(np.int64(data[start + i]) << 8) | np.int64(data[start + i + 1])]
+            ranks[i] = pair_rank(tokens[i], tokens[i + 1], pair_slots)
             if ranks[i] != NO_RANK:
                 push(heap, size, (np.int64(ranks[i]) << 32) | np.int64(i))
                 size += 1
@@ -189,6 +220,28 @@ def merge_long(data, start, end, byte_id, byte_pairs, pair_slots, merged, out, a
 
 
 @kernel
+def encode_word(
+    data, start, end, byte_id, byte_pairs, pages, places, fallback, unk, pair_slots, merged, tokens, ranks, out, at
+):
+    """One word into out[at:]; returns the number of tokens. ``tokens`` and ``ranks``: scratch for LONG_WORD symbols."""
+    long = end - start > LONG_WORD
+    symbols = np.empty(end - start, np.int32) if long else tokens
+    if len(byte_id) > 0:
+        n = byte_symbols(data, start, end, byte_id, symbols)
+        if not long:
+            for i in range(n - 1):
+                ranks[i] = byte_pairs[(np.int64(data[start + i]) << 8) | np.int64(data[start + i + 1])]
+            return merge_short(symbols, n, pair_slots, merged, ranks, out, at)
+    else:
+        n = character_symbols(data, start, end, pages, places, fallback, unk, symbols)
+        if not long:
+            for i in range(n - 1):
+                ranks[i] = pair_rank(symbols[i], symbols[i + 1], pair_slots)
+            return merge_short(symbols, n, pair_slots, merged, ranks, out, at)
+    return merge_long(symbols, n, pair_slots, merged, out, at)
+
+
+@kernel
 def encode_words(
     data,
     word_ends,
@@ -196,6 +249,10 @@ def encode_words(
     first_byte,
     byte_id,
     byte_pairs,
+    pages,
+    places,
+    fallback,
+    unk,
     pair_slots,
     merged,
     slots,
@@ -205,8 +262,9 @@ def encode_words(
     out,
     token_ends,
 ):
-    """Encode all words. ``out`` (int32) must hold as many elements as there are bytes; ``token_ends`` (int64 [n])
-    receives the number of tokens up to and including each document. Returns the number of tokens."""
+    """Encode all words, as bytes when ``byte_id`` (int32 [256]) is not empty, else as characters. ``out`` (int32) must hold
+    as many elements as there are bytes; ``token_ends`` (int64 [n]) receives the number of tokens up to and including each
+    document. Returns the number of tokens."""
     tokens = np.empty(LONG_WORD, np.int32)
     ranks = np.empty(LONG_WORD, np.int32)
     mask = len(slots) - 1
@@ -218,11 +276,14 @@ def encode_words(
         while w < document_ends[d]:
             end = word_ends[w]
             n = end - start
-            if n == 1:
+            if n == 1 and len(byte_id) > 0:
                 out[at] = byte_id[data[start]]
                 at += 1
             elif n > CACHED_WORD:
-                at += merge_long(data, start, end, byte_id, byte_pairs, pair_slots, merged, out, at)
+                at += encode_word(
+                    data, start, end, byte_id, byte_pairs, pages, places, fallback, unk, pair_slots, merged, tokens,
+                    ranks, out, at,
+                )  # fmt: skip
                 state[STATE_MISSES] += 1
             else:
                 h = np.int64(hash_bytes(data, start, end, _SEED))
@@ -242,22 +303,10 @@ def encode_words(
                             break
                     elif k == 0:
                         state[STATE_MISSES] += 1
-                        if n <= LONG_WORD:
-                            m = merge_short(
-                                data,
-                                start,
-                                end,
-                                byte_id,
-                                byte_pairs,
-                                pair_slots,
-                                merged,
-                                tokens,
-                                ranks,
-                                out,
-                                at,
-                            )
-                        else:
-                            m = merge_long(data, start, end, byte_id, byte_pairs, pair_slots, merged, out, at)
+                        m = encode_word(
+                            data, start, end, byte_id, byte_pairs, pages, places, fallback, unk, pair_slots, merged,
+                            tokens, ranks, out, at,
+                        )  # fmt: skip
                         if (
                             state[STATE_ENTRIES] >= room
                             or state[STATE_BYTES] + n > len(cached_bytes)

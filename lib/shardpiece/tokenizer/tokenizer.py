@@ -1,7 +1,7 @@
-"""The Tokenizer: pre-tokenizer, model and special tokens as one object that encodes and decodes."""
+"""The Tokenizer: text engine, model, special tokens and decoder as one object that encodes and decodes."""
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -13,7 +13,8 @@ from shardpiece.text.documents import Documents
 from shardpiece.text.engine import TextEngine
 from shardpiece.text.pretokenizers import PreTokenizer
 from shardpiece.text.special import IN_TEXT, LONGEST, SpecialTokenCutter
-from shardpiece.tokenizer.bpe import BPEEncoder, BPEModel
+from shardpiece.tokenizer.decoder import Decoder, decoder_of
+from shardpiece.tokenizer.model import Encoder, Model
 
 
 def check_special_tokens(tokens: Iterable[str]) -> tuple[str, ...]:
@@ -31,26 +32,41 @@ def check_special_tokens(tokens: Iterable[str]) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Tokenizer:
-    """A byte-level BPE tokenizer. ``decode_bytes(encode(x))`` gives back what the text engine makes of x: x itself
-    unless there is a normalizer, or a pre-tokenizer that drops white space.
+    """Text engine, model and special tokens. With a byte-level model ``decode_bytes(encode(x))`` gives back what the text
+    engine makes of x: x itself unless there is a normalizer, or a pre-tokenizer that drops white space.
 
     ``engine``: a TextEngine, or a pre-tokenizer for one without normalizer. ``special_tokens``: texts of the special
-    tokens, whose ids follow the model's vocabulary in this order. Text that spells one is ordinary text to ``encode``
-    unless told otherwise. ``provenance``: how it was trained; no part of its identity.
+    tokens, whose ids follow the model's vocabulary in this order; or ids by text, among those that the model leaves free or
+    after them. Text that spells one is ordinary text to ``encode`` unless told otherwise. ``provenance``: how it was
+    trained; no part of its identity.
     """
 
     engine: TextEngine
-    model: BPEModel
-    special_tokens: tuple[str, ...] = ()
+    model: Model
+    special_tokens: Mapping[str, int] = field(default_factory=dict)
     provenance: dict = field(default_factory=dict, compare=False, repr=False)
+    decoder: Decoder = field(init=False, repr=False)
 
     def __post_init__(self):
         object.__setattr__(self, "engine", TextEngine.of(self.engine))
-        check_special_tokens(self.special_tokens)
-        ordinary = set(self.model.vocab)
-        for token in self.special_tokens:
-            if token.encode() in ordinary:
-                raise FormatError(f"special token {token!r} is also an ordinary token")
+        given = self.special_tokens
+        texts = check_special_tokens(given)
+        ids = given if isinstance(given, Mapping) else {text: len(self.model) + i for i, text in enumerate(texts)}
+        special = {text: int(ids[text]) for text in sorted(texts, key=ids.__getitem__)}
+        object.__setattr__(self, "special_tokens", special)
+        object.__setattr__(self, "decoder", decoder_of(self.engine, self.model))
+        vocab = self.model.vocab
+        ordinary = set(vocab)
+        taken = set()
+        for text, i in special.items():
+            if text.encode() in ordinary:
+                raise FormatError(f"special token {text!r} is also an ordinary token")
+            if i < 0 or i in taken or (i < len(vocab) and vocab[i] is not None):
+                raise FormatError(f"special token {text!r} has the id {i}, which is another token's")
+            taken.add(i)
+        unk = self.model.unk_id
+        if unk is not None and unk not in taken and not (unk < len(vocab) and vocab[unk] is not None):
+            raise FormatError(f"the model's unknown token has the id {unk}, which is no token")
 
     def __repr__(self) -> str:
         return f"Tokenizer({self.vocab_size} tokens, {self.engine!r}, fingerprint {self.fingerprint[:12]}…)"
@@ -59,29 +75,19 @@ class Tokenizer:
 
     @property
     def vocab_size(self) -> int:
-        """Number of ids, special tokens included; the largest id is one less."""
-        return len(self.model) + len(self.special_tokens)
+        """One more than the largest id, special tokens included."""
+        return max(len(self.model), *(i + 1 for i in self.special_tokens.values()), 0)
 
     @property
     def fingerprint(self) -> str:
         """SHA-256 over everything that decides ids: the text engine, vocabulary, merges and special tokens. Shards carry it."""
         cached = self.__dict__.get("_fingerprint")
         if cached is None:
-            state = hashlib.sha256()
-            state.update(
-                storage.canonical_json(
-                    {
-                        "type": "byte-level-bpe",
-                        "engine": self.engine.fingerprint,
-                        "special_tokens": list(self.special_tokens),
-                        "vocab_size": len(self.model),
-                        "merges": len(self.model.merges),
-                    }
-                )
+            state = hashlib.sha256(
+                storage.canonical_json({"engine": self.engine.fingerprint, "special_tokens": self.special_tokens})
             )
-            for token in self.model.vocab:
-                state.update(len(token).to_bytes(4, "little") + token)
-            state.update(self.model.merges.astype("<i4").tobytes())
+            for part in self.model.identity():
+                state.update(part)
             cached = state.hexdigest()
             object.__setattr__(self, "_fingerprint", cached)
         return cached
@@ -89,27 +95,38 @@ class Tokenizer:
     def special_id(self, token: str) -> int:
         """The id of a special token. Raises ConfigError naming those there are."""
         try:
-            return len(self.model) + self.special_tokens.index(token)
-        except ValueError:
+            return self.special_tokens[token]
+        except KeyError:
             known = ", ".join(self.special_tokens) or "none"
             raise ConfigError(f"the tokenizer has no special token {token!r} (it has: {known})") from None
 
     def token_bytes(self, token_id: int) -> bytes:
-        """The bytes an id stands for. Raises ConfigError for an id outside the vocabulary."""
-        if not 0 <= token_id < self.vocab_size:
+        """The piece an id stands for, as its model spells it (``##ing``, ``▁the``). Raises ConfigError for an id outside the vocabulary."""
+        pieces = self._pieces
+        if not 0 <= token_id < len(pieces):
             raise ConfigError(f"token id {token_id} is outside the vocabulary of {self.vocab_size} tokens")
-        if token_id < len(self.model):
-            return self.model.vocab[token_id]
-        return self.special_tokens[token_id - len(self.model)].encode()
+        return pieces[token_id]
+
+    @property
+    def _pieces(self) -> list[bytes]:
+        """What each id says; ids that are no token say nothing."""
+        cached = self.__dict__.get("_piece_list")
+        if cached is None:
+            cached = [piece or b"" for piece in self.model.pieces()]
+            cached += [b""] * (self.vocab_size - len(cached))
+            for text, i in self.special_tokens.items():
+                cached[i] = text.encode()
+            object.__setattr__(self, "_piece_list", cached)
+        return cached
 
     # --- encoding -----------------------------------------------------------------------------------------------
 
     @property
-    def encoder(self) -> BPEEncoder:
+    def encoder(self) -> Encoder:
         """The encoder with its tables and cache, made at first use. Not for several threads at once."""
         cached = self.__dict__.get("_encoder")
         if cached is None:
-            cached = BPEEncoder(self.model)
+            cached = self.model.encoder()
             object.__setattr__(self, "_encoder", cached)
         return cached
 
@@ -139,7 +156,7 @@ class Tokenizer:
         tokens, ends = self.encoder.encode(words)
         if cut.removed:
             found = np.flatnonzero(cut.tokens >= 0)
-            tokens = np.insert(tokens, ends[found + 1], (len(self.model) + cut.tokens[found]).astype(np.int32))
+            tokens = np.insert(tokens, ends[found + 1], self._special_ids[cut.tokens[found]])
             ends[1:] += np.cumsum(cut.tokens >= 0)
         last = np.searchsorted(cut.owners, np.arange(len(documents)), side="right")
         return tokens, np.append(0, ends[last])
@@ -148,9 +165,14 @@ class Tokenizer:
     def _cutter(self) -> SpecialTokenCutter:
         cached = self.__dict__.get("_special_token_cutter")
         if cached is None:
-            cached = SpecialTokenCutter(self.special_tokens)
+            cached = SpecialTokenCutter([*self.special_tokens])
             object.__setattr__(self, "_special_token_cutter", cached)
         return cached
+
+    @property
+    def _special_ids(self) -> np.ndarray:
+        """The ids in the order of the cutter's tokens."""
+        return np.array([*self.special_tokens.values()], np.int32)
 
     def encode(self, text: str, special_tokens_in_text: str = "text") -> list[int]:
         """Token ids of a text. Lone surrogates are encoded as U+FFFD."""
@@ -186,17 +208,13 @@ class Tokenizer:
     # --- decoding -----------------------------------------------------------------------------------------------
 
     def decode_bytes(self, token_ids: Iterable[int]) -> bytes:
-        """The exact bytes of a sequence of ids, special tokens as their text. Raises ConfigError for an id outside
-        the vocabulary."""
-        table = self.__dict__.get("_table")
-        if table is None:
-            table = [*self.model.vocab, *(text.encode() for text in self.special_tokens)]
-            object.__setattr__(self, "_table", table)
+        """The text of a sequence of ids as bytes (exact for byte-level models), special tokens as their text. Raises
+        ConfigError for an id outside the vocabulary."""
         ids = token_ids.tolist() if isinstance(token_ids, np.ndarray) else [int(i) for i in token_ids]
-        if ids and (min(ids) < 0 or max(ids) >= len(table)):
+        if ids:
             self.token_bytes(min(ids))
             self.token_bytes(max(ids))
-        return b"".join([table[i] for i in ids])
+        return self.decoder.join(self._pieces, ids)
 
     def decode(self, token_ids: Iterable[int]) -> str:
         """The text of a sequence of ids; bytes that are not valid UTF-8 (a sequence cut inside a character) become

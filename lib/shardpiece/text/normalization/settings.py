@@ -125,7 +125,7 @@ def _arguments(kind: str, setting: dict) -> dict:
 
 
 def _encodable(text: str) -> bool:
-    return not any("\ud800" <= c <= "\udfff" for c in text)
+    return text.isascii() or not any("\ud800" <= c <= "\udfff" for c in text)
 
 
 def _checked(step: dict) -> dict:

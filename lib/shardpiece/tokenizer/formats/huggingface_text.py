@@ -9,30 +9,43 @@ from shardpiece.text.steps import Step
 from shardpiece.tokenizer.formats.oniguruma import spelled
 
 
-def check(engine: TextEngine) -> None:
-    """Raises FormatError for what tokenizer.json cannot say, and warns of what that library does in another way."""
-    pre_tokenizer(engine)
-    normalizer(engine)
+def check(engine: TextEngine, byte_level: bool = True) -> None:
+    """Raises FormatError for what tokenizer.json cannot say, and warns of what that library does in another way.
+    ``byte_level``: whether the model is one of bytes."""
+    pre_tokenizer(engine, byte_level)
+    normalizer(engine, byte_level)
+    if engine.normalizer is not None and engine.normalizer.spec["type"] == "sentencepiece":
+        _warn_once(
+            engine,
+            "SentencePiece's normalization is written into tokenizer.json as transformers converts such models: Hugging Face's "
+            "library applies the rules by grapheme and may differ on rare sequences of combining marks; tokenizer.model is exact",
+        )
     first = any(step.kind == "metaspace" and step.prepend == "first" for step in engine.pretokenizer.steps)
-    if first and engine.normalizer is not None and engine.fingerprint not in _warned:
-        _warned.add(engine.fingerprint)
-        warnings.warn(
+    if first and engine.normalizer is not None:
+        _warn_once(
+            engine,
             "metaspace with prepend: first looks at normalized text here; Hugging Face's library looks at where a word was "
             "before normalization, and prepends elsewhere when that adds or removes text at the beginning (prepend: always "
             "is the same in both)",
-            ShardpieceWarning,
-            stacklevel=2,
         )
+
+
+def _warn_once(engine: TextEngine, message: str) -> None:
+    if engine.fingerprint not in _warned:
+        _warned.add(engine.fingerprint)
+        warnings.warn(message, ShardpieceWarning, stacklevel=3)
 
 
 _warned: set[str] = set()
 _BYTE_LEVEL = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False}
 
 
-def pre_tokenizer(engine: TextEngine) -> dict:
-    """The steps, and last of all bytes to characters."""
+def pre_tokenizer(engine: TextEngine, byte_level: bool = True) -> dict:
+    """The steps, and for byte-level models, last of all, bytes to characters."""
     steps = engine.pretokenizer.steps
     converted = [converted for step in steps for converted in _pre_tokenizer_step(step)]
+    if not byte_level:
+        return {"type": "Sequence", "pretokenizers": converted}
     # Only after bytes have become characters can that library split between them.
     after = [_split(patterns.CHARACTER)] if any(step.kind == "byte" for step in steps) else []
     return {"type": "Sequence", "pretokenizers": [*converted, _BYTE_LEVEL, *after]}
@@ -74,14 +87,33 @@ def _pre_tokenizer_step(step: Step) -> list[dict]:
     return [_split(spelled(step.pattern), behavior, step.invert)]
 
 
-def normalizer(engine: TextEngine) -> dict | None:
-    """Raises FormatError for what that library cannot do."""
+def normalizer(engine: TextEngine, byte_level: bool = True) -> dict | None:
+    """Raises FormatError for what that library cannot do. Of SentencePiece's normalizer there is a near equal, for models that
+    are written as tokenizer.model too."""
     if engine.normalizer is None:
         return None
     spec = engine.normalizer.spec
     steps = spec["steps"] if spec["type"] == "sequence" else [spec]
-    converted = [converted for step in steps for converted in _normalizer_step(step)]
+    if spec["type"] == "sentencepiece" and not byte_level:
+        converted = _sentencepiece(spec)
+    else:
+        converted = [converted for step in steps for converted in _normalizer_step(step)]
     return converted[0] if len(converted) == 1 else {"type": "Sequence", "normalizers": converted}
+
+
+def _sentencepiece(spec: dict) -> list[dict]:
+    """What transformers makes of a normalizer_spec."""
+    if spec["treat_whitespace_as_suffix"] or not spec["escape_whitespaces"] or spec["user_defined_symbols"]:
+        raise FormatError(
+            "tokenizer.json has no equal of SentencePiece's normalizer with treat_whitespace_as_suffix, with user-defined "
+            "symbols or without escape_whitespaces"
+        )
+    steps = [{"type": "Precompiled", "precompiled_charsmap": spec["table"]}] if spec["table"] else []
+    if spec["remove_extra_whitespaces"]:
+        steps += [{"type": "Strip", "strip_left": True, "strip_right": True}, _replace({"Regex": " {2,}"}, " ")]
+    if spec["add_dummy_prefix"]:
+        steps.append({"type": "Prepend", "prepend": "▁"})
+    return [*steps, _replace({"String": " "}, "▁")]
 
 
 def _replace(pattern: dict, content: str) -> dict:

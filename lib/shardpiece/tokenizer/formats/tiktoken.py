@@ -3,6 +3,7 @@
 import base64
 
 from shardpiece.errors import FormatError
+from shardpiece.tokenizer.formats.huggingface_models import is_byte_level
 from shardpiece.tokenizer.formats.oniguruma import spelled
 from shardpiece.tokenizer.tokenizer import Tokenizer
 
@@ -30,7 +31,11 @@ def ranks(tokenizer: Tokenizer) -> dict[bytes, int]:
     tiktoken has no merge list: it merges the pair whose concatenation has the lowest id. Raises FormatError when the
     order of the ids is not the order of the merges, which that format cannot express.
     """
+    if not is_byte_level(tokenizer.model):
+        raise FormatError(f"tiktoken has byte-level BPE alone, and this model is one of kind {tokenizer.model.kind}")
     pat_str(tokenizer)
+    if None in tokenizer.model.vocab:
+        raise FormatError("tiktoken ranks need dense ids from 0, and here special tokens lie in front of them or between")
     merged = tokenizer.model.merged.tolist()
     if merged != sorted(merged):
         raise FormatError("tiktoken ranks need token ids in merge order, and this tokenizer has others")
