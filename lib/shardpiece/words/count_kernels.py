@@ -28,8 +28,8 @@ BLOCK = 256
 
 _SHORT = 15
 _LENGTH = np.uint64(56)
-_LONG = np.uint64(0xFF << 56)
-_LENGTH_OF_LONG = np.uint64((1 << 56) - 1)
+LONG = np.uint64(0xFF << 56)
+LENGTH_OF_LONG = np.uint64((1 << 56) - 1)
 _TOO_LONG = np.uint64(0)
 _32 = np.uint64(32)
 _LOW_32 = np.uint64(0xFFFFFFFF)
@@ -84,7 +84,7 @@ def count_words(
                 second |= np.uint64(n) << _LENGTH
             elif n <= max_word_bytes:
                 first = hash_bytes(data, start, end, np.uint64(0))
-                second = _LONG | np.uint64(n)
+                second = LONG | np.uint64(n)
             else:
                 first = np.uint64(n)
                 second = _TOO_LONG
@@ -109,21 +109,21 @@ def count_words(
                 b = get(flat, 4 * q + 1)
                 last = get(flat, 4 * q + 3)
                 if ((a ^ first) | (b ^ second) | ((last ^ of_group) >> _32)) == 0 and (
-                    second < _LONG
+                    second < LONG
                     or same_bytes(
                         data,
-                        word_ends[w + i] - np.int64(second & _LENGTH_OF_LONG),
+                        word_ends[w + i] - np.int64(second & LENGTH_OF_LONG),
                         arena,
                         np.int64(last & _LOW_32) * UNIT,
-                        np.int64(second & _LENGTH_OF_LONG),
+                        np.int64(second & LENGTH_OF_LONG),
                     )
                 ):
                     put(flat, 4 * q + 2, get(flat, 4 * q + 2) + np.uint64(1))
                     break
                 if b == 0:
                     units = np.int64(0)
-                    n = np.int64(second & _LENGTH_OF_LONG)
-                    if second >= _LONG:
+                    n = np.int64(second & LENGTH_OF_LONG)
+                    if second >= LONG:
                         units = (n + UNIT - 1) // UNIT
                     full = ENTRIES_FULL if state[STATE_WORDS] >= room else ALL_COUNTED
                     if (state[STATE_UNITS] + units) * UNIT > len(arena):
@@ -131,7 +131,7 @@ def count_words(
                     if full != ALL_COUNTED:
                         state[STATE_NEXT] = w + i
                         return full
-                    if second >= _LONG:
+                    if second >= LONG:
                         at = state[STATE_UNITS] * UNIT
                         begin = word_ends[w + i] - n
                         for k in range(n):
@@ -182,46 +182,19 @@ def move_entries(entries, larger):
 
 
 @plain_kernel
-def measure(entries, first, max_words, max_bytes):
-    """How many entries from ``first`` on hold up to ``max_words`` words and ``max_bytes`` bytes (but one word at
-    least): (entry to go on from, words, bytes)."""
-    words = np.int64(0)
-    size = np.int64(0)
-    while first < len(entries) and words < max_words:
-        second = entries[first, 1]
-        if second != 0:
-            n = np.int64(second & _LENGTH_OF_LONG) if second >= _LONG else np.int64(second >> _LENGTH)
-            if words > 0 and size + n > max_bytes:
-                break
-            words += 1
-            size += n
-        first += 1
-    return first, words, size
+def compact(entries):
+    """Move the entries in use to the front; returns how many there are. What lies behind them is of no use any more."""
+    flat = entries.reshape(-1)
+    n = 0
+    for i in range(len(entries)):
+        if get(flat, 4 * i + 1) != 0:
+            for k in range(4):
+                put(flat, 4 * n + k, get(flat, 4 * i + k))
+            n += 1
+    return n
 
 
 @plain_kernel
-def take(entries, first, last, arena, offsets, words, groups, counts):
-    """Copy the words of entries first to last - 1 out: ``offsets`` int32 [n + 1] into ``words`` uint8, ``groups`` int32
-    and ``counts`` int64 [n]."""
-    row = 0
-    at = np.int64(0)
-    offsets[0] = 0
-    for i in range(first, last):
-        second = entries[i, 1]
-        if second == 0:
-            continue
-        if second >= _LONG:
-            n = np.int64(second & _LENGTH_OF_LONG)
-            begin = np.int64(entries[i, 3] & _LOW_32) * UNIT
-            for k in range(n):
-                words[at + k] = arena[begin + k]
-        else:
-            n = np.int64(second >> _LENGTH)
-            for k in range(n):
-                key = entries[i, 0] if k < 8 else second
-                words[at + k] = np.uint8((key >> np.uint64(8 * (k & 7))) & np.uint64(0xFF))
-        at += n
-        groups[row] = np.int32(entries[i, 3] >> _32)
-        counts[row] = np.int64(entries[i, 2])
-        row += 1
-        offsets[row] = at
+def size_of(second):
+    """Length of the word whose entry has ``second`` in its second place."""
+    return np.int64(second & LENGTH_OF_LONG) if second >= LONG else np.int64(second >> _LENGTH)

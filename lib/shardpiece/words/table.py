@@ -157,6 +157,18 @@ class WordTable:
         words = Documents.raw(_one_chunk(table["word"]))
         return words.data, words.offsets, _one_chunk(table["count_sum"]).to_numpy(zero_copy_only=False)
 
+    def grouped_arrays(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, tuple[str, ...]]:
+        """The rows as they are, a word once for each of its groups: (data uint8, starts int64 [rows + 1], counts int64
+        [rows], groups int32 [rows], the names of the groups, sorted)."""
+        words = Documents.raw(_one_chunk(self.table["word"]))
+        groups = _one_chunk(self.table["group"]).dictionary_encode()
+        names = groups.dictionary.to_pylist()
+        order = sorted(range(len(names)), key=names.__getitem__)
+        place = np.empty(len(names), np.int32)
+        place[order] = np.arange(len(names))
+        counts = _one_chunk(self.table["count"]).to_numpy(zero_copy_only=False)
+        return words.data, words.offsets, counts, place[groups.indices.to_numpy()], tuple(names[i] for i in order)
+
 
 def read_manifest(directory: str) -> dict:
     """The content of words.json. Raises FormatError when it is not a finished word table of a known version."""
