@@ -15,7 +15,18 @@ from shardpiece.text.pretokenizers import PreTokenizer
 from shardpiece.tokenizer.artifact import load, save
 from shardpiece.tokenizer.tokenizer import Tokenizer
 from shardpiece.training.bpe import train_bpe
+from shardpiece.training.trainers import train
 from shardpiece.words.table import WordTable
 
 __version__ = "0.1.0"
-__all__ = ["PreTokenizer", "ShardpieceError", "TextEngine", "Tokenizer", "WordTable", "load", "save", "train_bpe"]
+__all__ = [
+    "PreTokenizer",
+    "ShardpieceError",
+    "TextEngine",
+    "Tokenizer",
+    "WordTable",
+    "load",
+    "save",
+    "train",
+    "train_bpe",
+]

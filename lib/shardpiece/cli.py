@@ -88,6 +88,11 @@ _KEYS = {
     "words_output": "count.output",
     "words": "train.words",
     "algorithm": "train.algorithm",
+    "style": "train.style",
+    "vocab_sizes": "train.vocab_sizes",
+    "continue_from": "train.continue_from",
+    "temperature": "train.temperature",
+    "resume": "resume",
     "vocab_size": "train.vocab_size",
     "min_frequency": "train.min_frequency",
     "tie_break": "train.tie_break",
@@ -149,14 +154,15 @@ def _engine(command):
             multiple=True,
             metavar="NAME|REGEX",
             help="A name that shardpiece pretokenizers lists, or a regular expression; several are applied one after "
-            "the other. Default cl100k_base.",
+            "the other. Default cl100k_base, or that of the style.",
         ),
         click.option(
             "--normalizer",
             "normalizers",
             multiple=True,
             metavar="NAME",
-            help="A name that shardpiece normalizers lists; several are applied one after the other. Default none.",
+            help="A name that shardpiece normalizers lists; several are applied one after the other. Default none, or that "
+            "of the style.",
         ),
     ):
         command = option(command)
@@ -168,11 +174,16 @@ def _engine(command):
 @click.option("--group-column", metavar="NAME", help="Language or source, kept apart in the word table.")
 @_engine
 @click.option(
+    "--style",
+    metavar="NAME",
+    help="What the words are for: byte-level (default), sentencepiece, end-of-word, continuing.",
+)
+@click.option(
     "--special-token",
     "special_tokens",
     multiple=True,
     metavar="TEXT",
-    help="Left out where the text spells it; default <|endoftext|>.",
+    help="Left out where the text spells it; default: those of the style, <|endoftext|> without one.",
 )
 @click.option("--output", "words_output", metavar="WORDS", help="Directory of the word table.")
 @_spark
@@ -188,13 +199,24 @@ def count(config_path, settings, inputs, more_inputs, **flags):
 
 @cli.command()
 @click.option("--words", metavar="WORDS", help="Word table made by shardpiece count.")
-@click.option("--algorithm", metavar="NAME", help="bpe.")
-@click.option("--vocab-size", type=int, metavar="N", help="Tokens in all, special tokens included.")
+@click.option("--algorithm", metavar="NAME", help="bpe (default), wordpiece, unigram, word, character or byte.")
+@click.option(
+    "--style", metavar="NAME", help="What words are made of: byte-level, sentencepiece, end-of-word, continuing."
+)
+@click.option("--vocab-size", metavar="N", help="Tokens in all, special tokens included; 32k is 32,768.")
+@click.option(
+    "--vocab-sizes", metavar="N,N,..", help="Several from one training: 16k,32k,64k, each in a directory below OUTPUT."
+)
+@click.option("--continue-from", metavar="TOKENIZER", help="Learn further tokens on top of this one; its ids stay.")
+@click.option(
+    "--temperature", type=float, metavar="A", help="Shares of the groups as n^A, n their bytes; default as counted."
+)
 @click.option("--min-frequency", type=int, metavar="N", help="Stop when the best pair is rarer; default 1.")
-@click.option("--tie-break", metavar="RULE", help="lexicographic (default), id, first_seen or lexicographic_last.")
+@click.option("--tie-break", metavar="RULE", help="lexicographic (default), id, first_seen, lexicographic_last.")
 @click.option("--alphabet-order", metavar="ORDER", help="Ids of the bytes: byte-level (default) or raw.")
-@click.option("--max-token-length", type=int, metavar="N", help="Longest token in bytes.")
-@click.option("--special-token", "special_tokens", multiple=True, metavar="TEXT", help="Default <|endoftext|>.")
+@click.option("--max-token-length", type=int, metavar="N", help="Longest token, in bytes or characters.")
+@click.option("--special-token", "special_tokens", multiple=True, metavar="TEXT", help="Default: those of the style.")
+@click.option("--resume", is_flag=True, help="Go on from the checkpoint of a training that was stopped.")
 @click.option("--output", "tokenizer_output", metavar="TOKENIZER", help="Directory of the tokenizer.")
 @click.option("--master", metavar="URL", help="Accepted as elsewhere; training runs on this machine.")
 @_common
@@ -204,7 +226,7 @@ def train(config_path, settings, **flags):
     from shardpiece.pipeline import report, run
 
     done = run.run_train(config)
-    report.print_summary([done], {"tokenizer": storage.absolute(config.tokenizer_path)})
+    report.print_summary([done], run.tokenizer_places(config))
 
 
 @cli.command()

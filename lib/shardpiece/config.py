@@ -7,40 +7,17 @@ from typing import Annotated, Any, Literal
 
 import yaml
 from pydantic import (
-    AfterValidator,
-    BaseModel,
     BeforeValidator,
     ByteSize,
-    ConfigDict,
     Field,
     ValidationError,
-    field_validator,
-    model_validator,
 )
 
 from shardpiece.errors import ConfigError
+from shardpiece.train_config import Memory, PathText, Section, TrainConfig, as_list
 
 
-def _as_list(value: Any) -> Any:
-    return [value] if isinstance(value, str) else value
-
-
-def _not_blank(value: str) -> str:
-    if not value.strip():
-        raise ValueError("an empty path")
-    return value
-
-
-StringList = Annotated[list[str], BeforeValidator(_as_list)]
-PathText = Annotated[str, AfterValidator(_not_blank)]
-Memory = Annotated[ByteSize, Field(ge=1 << 20)]
-
-
-class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", validate_default=True, frozen=True)
-
-
-class CountConfig(_Section):
+class CountConfig(Section):
     """Counting words."""
 
     output: PathText | None = Field(None, description="word table; default OUTPUT/words")
@@ -56,50 +33,7 @@ class CountConfig(_Section):
     task_size: Memory = Field(ByteSize(64 << 20), description="text per Spark task")
 
 
-class TrainConfig(_Section):
-    """Training a tokenizer from the word table."""
-
-    words: str | None = Field(None, description="word table to train from; default: count's output")
-    output: PathText | None = Field(None, description="tokenizer directory; default OUTPUT/tokenizer")
-    algorithm: Literal["bpe"] = "bpe"
-    vocab_size: int = Field(32_768, ge=256, le=1 << 24, description="tokens in all: 256 bytes, merges, special tokens")
-    min_frequency: int = Field(1, ge=1, le=1 << 62, description="merges stop when the most frequent pair is rarer")
-    tie_break: Literal["lexicographic", "id", "first_seen", "lexicographic_last"] = "lexicographic"
-    alphabet_order: Literal["byte-level", "raw"] = "byte-level"
-    max_token_length: int | None = Field(None, ge=1, description="longest token in bytes, inclusive")
-    special_tokens: StringList = Field(
-        ["<|endoftext|>"],
-        description="their ids follow the vocabulary, in this order; where the corpus spells one, counting leaves it out",
-    )
-
-    @field_validator("special_tokens")
-    @classmethod
-    def _usable_tokens(cls, tokens: list[str]) -> list[str]:
-        for token in tokens:
-            try:
-                size = len(token.encode())
-            except UnicodeEncodeError:
-                raise ValueError(f"{token!a} is not valid Unicode text") from None
-            if size > 512:
-                raise ValueError(f"{token[:40]!r}... has more than 512 bytes")
-            if size < 2:
-                raise ValueError(f"{token!r} is a single byte or empty: every byte is an ordinary token already")
-            if tokens.count(token) > 1:
-                raise ValueError(f"{token!r} is listed twice")
-        return tokens
-
-    @model_validator(mode="after")
-    def _large_enough(self) -> "TrainConfig":
-        least = 256 + len(self.special_tokens)
-        if self.vocab_size < least:
-            raise ValueError(
-                f"vocab_size {self.vocab_size} is too small: 256 bytes and {len(self.special_tokens)} special tokens "
-                f"need {least}"
-            )
-        return self
-
-
-class EncodeConfig(_Section):
+class EncodeConfig(Section):
     """Encoding the corpus into shards."""
 
     tokenizer: str | None = Field(None, description="tokenizer directory; default: train's output")
@@ -116,11 +50,11 @@ class EncodeConfig(_Section):
     shard_size: Memory = Field(ByteSize(256 << 20), description="input text per shard; one row group at least")
 
 
-class JobConfig(_Section):
+class JobConfig(Section):
     """A whole job. Paths may be local or any fsspec URL; every Spark executor must reach them."""
 
     master: str | None = Field(None, description="Spark master URL; default local[*]")
-    input: Annotated[list[PathText], BeforeValidator(_as_list)] = Field(
+    input: Annotated[list[PathText], BeforeValidator(as_list)] = Field(
         [], description="Parquet files, directories or globs"
     )
     text_column: str = "text"
@@ -129,13 +63,17 @@ class JobConfig(_Section):
     invalid_utf8: Literal["replace", "error"] = "replace"
     # TextEngine checks these two; its messages are better than those for a union of types.
     normalizer: Any = Field(
-        None, description="what is done to text before it is split: a name, a step with settings, or a list of these"
+        None,
+        description="what is done to text before it is split: a name, a step with settings, or a list of these; default: "
+        "that of train.style",
     )
     pretokenizer: Any = Field(
-        "cl100k_base", description="a name, a regular expression, a step with settings, or a list of these"
+        None,
+        description="a name, a regular expression, a step with settings, or a list of these; default: that of train.style",
     )
     output: PathText | None = Field(None, description="where the stages put their results unless told otherwise")
     overwrite: bool = Field(False, description="replace results that other settings made")
+    resume: bool = Field(False, description="go on from the checkpoint of a training that was stopped")
     count: CountConfig = CountConfig()
     train: TrainConfig = TrainConfig()
     encode: EncodeConfig = EncodeConfig()
@@ -144,7 +82,17 @@ class JobConfig(_Section):
     @property
     def engine_settings(self) -> dict[str, Any]:
         """pretokenizer and normalizer, where the user has set them."""
-        return {key: getattr(self, key) for key in ("pretokenizer", "normalizer") if key in self.model_fields_set}
+        return {key: value for key in ("pretokenizer", "normalizer") if (value := getattr(self, key)) is not None}
+
+    @property
+    def engine_to_count(self) -> tuple[Any, Any]:
+        """(pretokenizer, normalizer) to count with: the user's, else what goes with the style. A pre-tokenizer of the user's
+        own comes without the style's normalizer."""
+        pretokenizer, normalizer = self.train.text_engine
+        given = self.engine_settings
+        if "pretokenizer" in given:
+            normalizer = None
+        return given.get("pretokenizer", pretokenizer), given.get("normalizer", normalizer)
 
     @property
     def words_path(self) -> str:
@@ -153,6 +101,13 @@ class JobConfig(_Section):
     @property
     def tokenizer_path(self) -> str:
         return self.train.output or self._below("tokenizer", "train.output")
+
+    @property
+    def tokenizer_paths(self) -> dict[int, str]:
+        """Where each vocabulary size goes: below the tokenizer's directory when there are several."""
+        if not self.train.vocab_sizes:
+            return {self.train.vocab_size: self.tokenizer_path}
+        return {size: f"{self.tokenizer_path.rstrip('/')}/{size}" for size in self.train.sizes}
 
     @property
     def shards_path(self) -> str:
@@ -165,9 +120,11 @@ class JobConfig(_Section):
 
     @property
     def tokenizer_source(self) -> str:
-        """The tokenizer to encode with."""
-        own = self.encode.tokenizer or self.train.output
-        return own or self._below("tokenizer", "encode.tokenizer", "--tokenizer")
+        """The tokenizer to encode with: of several that were trained, the largest."""
+        if self.encode.tokenizer:
+            return self.encode.tokenizer
+        own = self.train.output or self._below("tokenizer", "encode.tokenizer", "--tokenizer")
+        return f"{own.rstrip('/')}/{self.train.sizes[-1]}" if self.train.vocab_sizes else own
 
     def _below(self, name: str, key: str, flag: str = "--output") -> str:
         if self.output is None:
@@ -261,6 +218,6 @@ def _keys(section: str, deep: bool = False) -> list[str]:
     names = []
     for name, field in model.model_fields.items():
         names.append(name)
-        if deep and isinstance(field.annotation, type) and issubclass(field.annotation, _Section):
+        if deep and isinstance(field.annotation, type) and issubclass(field.annotation, Section):
             names += [f"{name}.{inner}" for inner in field.annotation.model_fields]
     return names

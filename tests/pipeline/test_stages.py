@@ -68,7 +68,7 @@ def done(session, corpus, tmp_path_factory):
 def test_word_table_equals_a_plain_counter(done, corpus):
     config, _, _ = done
     table = shardpiece.WordTable.read(config.words_path)
-    pretokenizer = shardpiece.PreTokenizer(config.pretokenizer)
+    pretokenizer = shardpiece.PreTokenizer(config.engine_to_count[0])
     expected = Counter()
     for row in input_rows(corpus):
         for piece in (row["text"] or "").split("<|endoftext|>"):
@@ -448,7 +448,7 @@ def test_any_text_engine_counts_and_encodes(session, corpus, tmp_path):
         encode__special_tokens_in_text="token",
     )  # fmt: skip
     run_stages(session, config)
-    engine = shardpiece.TextEngine(config.pretokenizer, config.normalizer)
+    engine = shardpiece.TextEngine(*config.engine_to_count)
     table = shardpiece.WordTable.read(config.words_path)
     assert table.engine.fingerprint == engine.fingerprint
     expected = Counter()

@@ -6,14 +6,20 @@ from pathlib import Path
 import pyarrow as pa
 
 import shardpiece
+from shardpiece.errors import ShardpieceError
 from shardpiece.kernel_cache import CACHE_DIRECTORY
 from shardpiece.pipeline.progress import log
 from shardpiece.text.documents import Documents
 from shardpiece.text.engine import TextEngine
+from shardpiece.train_config import TrainConfig
+from shardpiece.training import trainers
+from shardpiece.training.monitor import Monitor
 from shardpiece.words import table as words
 
 # Letters of several scripts, digits, marks, and everything else that makes a kernel take another path.
 _SAMPLE = "The lowest 1234567 it's é\u0301 ﬁ  x\n\n中文かな हिन्दी ▁a == " * 8
+
+_WORDS = ["low lower lowest newest widest 日本語 été 12 low lower"] * 3
 
 
 def prepare_kernels(engine: TextEngine) -> None:
@@ -31,6 +37,35 @@ def prepare_kernels(engine: TextEngine) -> None:
     seconds = time.monotonic() - began
     if seconds > 2:
         log(f"compiled in {seconds:.0f} s, cached in {CACHE_DIRECTORY}")
+
+
+def prepare_training(config: TrainConfig) -> None:
+    """Compile what this algorithm needs and is not in the cache yet, by training on a few words."""
+    name = "-".join([config.algorithm, config.style or "any", config.criterion, *(["parity"] if config.parity else []),
+                     *(["cut"] if config.cut else [])])  # fmt: skip
+    done = Path(CACHE_DIRECTORY) / f"compiled-train-{name}"
+    if done.exists():
+        return
+    began = time.monotonic()
+    table = shardpiece.WordTable.from_texts(
+        _WORDS, "metaspace" if config.style == "sentencepiece" else "whitespace_split"
+    )
+    small = config.model_copy(
+        update={
+            "vocab_size": 2048 + len(config.special_tokens) + config.reserved_slots, "vocab_sizes": [], "weights": None,
+            "temperature": None, "min_count": 1, "continue_from": None, "reserved_tokens": [], "limit_alphabet": None,
+        }
+    )  # fmt: skip
+    if config.parity:
+        small = small.model_copy(update={"parity": config.parity.model_copy(update={"units": None, "num_global": 2})})
+    try:
+        trainers.train_sizes(table, small, monitor=Monitor())
+    except ShardpieceError:
+        return  # settings that so little text cannot have; the training itself will compile
+    done.touch()
+    seconds = time.monotonic() - began
+    if seconds > 2:
+        log(f"train: compiled the kernels of {config.algorithm} in {seconds:.0f} s, cached in {CACHE_DIRECTORY}")
 
 
 def exercise() -> bool:

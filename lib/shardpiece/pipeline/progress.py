@@ -31,15 +31,18 @@ def time_text(seconds: float) -> str:
 
 
 class StageProgress:
-    """Shows a stage while it runs: ``read`` returns (fraction done, {"documents": n, "bytes": n, ...}) at any time.
+    """Shows a stage while it runs: ``read`` returns (fraction done, {"documents": n, "bytes": n, ...}) at any time; a text
+    among these is what is being done just now.
 
     Use as a context manager; ``seconds`` and ``counts`` hold the final figures afterwards.
     """
 
-    def __init__(self, stage: str, read: Callable[[], tuple[float, dict[str, float]]], interval: float = LINE_SECONDS):
+    def __init__(
+        self, stage: str, read: Callable[[], tuple[float, dict[str, float | str]]], interval: float = LINE_SECONDS
+    ):
         self.stage = stage
         self.seconds = 0.0
-        self.counts: dict[str, float] = {}
+        self.counts: dict[str, float | str] = {}
         self._read = read
         self._interval = interval
         self._stop = threading.Event()
@@ -59,8 +62,10 @@ class StageProgress:
         if kind is None:
             log(self._line(1.0, self.counts, done=True))
 
-    def _line(self, fraction: float, counts: dict[str, float], done: bool = False) -> str:
+    def _line(self, fraction: float, counts: dict[str, float | str], done: bool = False) -> str:
         seconds = max(1e-3, time.monotonic() - self._began)
+        texts = [value for value in counts.values() if isinstance(value, str)]
+        counts = {name: value for name, value in counts.items() if not isinstance(value, str)}
         parts = [
             f"{value / 1e6:,.1f} MB" if name == "bytes" else f"{count_text(value)} {name}"
             for name, value in counts.items()
@@ -74,6 +79,8 @@ class StageProgress:
             parts.append(f"in {time_text(seconds)}")
         elif fraction > 0.005:
             parts.append(f"{time_text(seconds / fraction - seconds)} left")
+        if not done:
+            parts += texts
         head = f"{self.stage}: " + ("done, " if done else f"{fraction:.0%}, ")
         return head + ", ".join(parts)
 

@@ -18,8 +18,8 @@ def run_count(config: JobConfig) -> StageReport:
 
 
 def run_train(config: JobConfig) -> StageReport:
-    with lazy_session(config, "train"):
-        return train.train(config)
+    with lazy_session(config, "train") as session:
+        return train.train(config, session)
 
 
 def run_encode(config: JobConfig) -> StageReport:
@@ -31,16 +31,24 @@ def run_all(config: JobConfig) -> list[StageReport]:
     """Every stage in order, in one Spark session."""
     _check(config)
     with lazy_session(config, "run") as session:
-        return [count.count(session, config), train.train(config), encode.encode(session, config)]
+        return [count.count(session, config), train.train(config, session), encode.encode(session, config)]
 
 
 def places(config: JobConfig) -> dict[str, str]:
     """Where the results of a whole run lie."""
     return {
         "word table": storage.absolute(config.words_path),
-        "tokenizer": storage.absolute(config.tokenizer_path),
+        **tokenizer_places(config),
         "shards": storage.absolute(config.shards_path),
     }
+
+
+def tokenizer_places(config: JobConfig) -> dict[str, str]:
+    """Where training puts its results."""
+    paths = config.tokenizer_paths
+    if len(paths) == 1:
+        return {"tokenizer": storage.absolute(*paths.values())}
+    return {f"tokenizer {size:,}": storage.absolute(path) for size, path in paths.items()}
 
 
 def _check(config: JobConfig) -> None:
@@ -54,7 +62,9 @@ def _check(config: JobConfig) -> None:
             f"encode.append_eos: the end-of-text token {config.encode.eos_token!r} is not among "
             f"train.special_tokens ({', '.join(config.train.special_tokens) or 'none'})"
         )
-    huggingface_text.check(TextEngine(config.pretokenizer, config.normalizer))
+    engine = TextEngine(*config.engine_to_count)
+    huggingface_text.check(engine, config.train.style == "byte-level")
     plan = plan_input(list_files(config.input), Columns(config.text_column, config.id_column, config.group_column))
-    for kind, path in zip((count.OUTPUT, train.OUTPUT, encode.OUTPUT), places(config).values(), strict=True):
-        kind.check(path, config.input, plan.files)
+    kinds = {"word table": count.OUTPUT, "shards": encode.OUTPUT}
+    for what, path in places(config).items():
+        kinds.get(what, train.OUTPUT).check(path, config.input, plan.files)

@@ -1,89 +1,208 @@
-"""The train stage: word table in, tokenizer artifact out. Runs on the driver; reads the table with pyarrow, not
-through the JVM."""
+"""The train stage: word table in, tokenizer artifacts out. Runs on the driver; reads the table with pyarrow, not through
+the JVM (but for the cut of a table that the driver cannot hold).
 
-import re
+A tokenizer is a directory. Several vocabulary sizes make a directory each, named by the size, below the output. While the
+training runs, the directory of the largest one holds a checkpoint, and after an interruption, in ``partial/``, a tokenizer
+of the merges so far.
+"""
+
+import io
 import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+
+import pyarrow.parquet as pq
 
 from shardpiece import storage
 from shardpiece.config import JobConfig
 from shardpiece.errors import FormatError
-from shardpiece.pipeline.kernels import prepare_kernels
+from shardpiece.pipeline.checkpoint import CHECKPOINT_FILE, Checkpoint
+from shardpiece.pipeline.interrupt import stop_on_signal
+from shardpiece.pipeline.kernels import prepare_kernels, prepare_training
 from shardpiece.pipeline.outputs import OutputKind
 from shardpiece.pipeline.progress import StageProgress, log
+from shardpiece.pipeline.reduce import reduce_and_learn
 from shardpiece.pipeline.report import StageReport
 from shardpiece.pipeline.tasks import plan_key
 from shardpiece.text.engine import TextEngine
 from shardpiece.tokenizer import artifact
-from shardpiece.training.bpe import train_bpe
+from shardpiece.tokenizer.pieces import readable
+from shardpiece.tokenizer.tokenizer import Tokenizer
+from shardpiece.training import bpe, report, trainers
+from shardpiece.training.monitor import Monitor
+from shardpiece.training.prepare import elsewhere
+from shardpiece.training.trained import Trained
 from shardpiece.words import table as words
 
+PARTIAL = "partial"
+_FILES = (artifact.TOKENIZER_FILE, *artifact.OPTIONAL_FILES, CHECKPOINT_FILE, PARTIAL)
 OUTPUT = OutputKind(
     what="a tokenizer",
     manifest=artifact.METADATA_FILE,
-    names=re.escape(artifact.TOKENIZER_FILE),
+    names="|".join(name.replace(".", r"\.") for name in _FILES),
     read=artifact.read_metadata,
     key=lambda metadata: metadata["provenance"].get("key"),
     files=lambda metadata: metadata["files"],
 )
 
 
-def train(config: JobConfig) -> StageReport:
-    """Train from ``config.train.words`` (or count's output) into ``config.tokenizer_path``; does nothing when that
-    was done before."""
+def train(config: JobConfig, session: Callable | None = None) -> StageReport:
+    """Train from ``config.train.words`` (or count's output) into ``config.tokenizer_path``; does nothing when that was done
+    before. ``session`` is called, and Spark started, for ``cut.where: spark`` only.
+
+    Raises KeyboardInterrupt after an interruption, when what there is has been written.
+    """
     source = storage.absolute(config.words_source)
-    output = storage.absolute(config.tokenizer_path)
     manifest = words.read_manifest(source)
     engine = TextEngine.from_spec(manifest["engine"])
     engine.check_setting(config.engine_settings, f"the word table {source}")
-    settings = config.train.model_dump(exclude={"words", "output"})
-    key = plan_key(stage="train", words=manifest["fingerprint"], settings=settings)
-    finished = OUTPUT.finished(output, key, config.overwrite)
-    if finished is not None:
-        log(f"train: {output} is done and unchanged, skipped")
-        return _report(finished, 0.0, skipped=True)
-    OUTPUT.check(output)
+    base = artifact.load(storage.absolute(config.train.continue_from)) if config.train.continue_from else None
+    settings = config.train.model_dump(
+        mode="json",
+        exclude={"words", "output", "vocab_size", "vocab_sizes", "continue_from", "threads", "checkpoint_seconds"},
+    )
+    if base is not None:
+        settings["continue_from"] = base.fingerprint
+    outputs = {size: storage.absolute(path) for size, path in config.tokenizer_paths.items()}
+    keys = {
+        size: plan_key(stage="train", words=manifest["fingerprint"], settings={**settings, "vocab_size": size})
+        for size in outputs
+    }
+    finished = {size: OUTPUT.finished(path, keys[size], config.overwrite) for size, path in outputs.items()}
+    largest = max(outputs)
+    if None not in finished.values():
+        log(f"train: {', '.join(outputs.values())}: done and unchanged, skipped")
+        return _report(finished[largest], 0.0, skipped=True)
+    for path in outputs.values():
+        OUTPUT.check(path)
     prepare_kernels(engine)
+    prepare_training(config.train)
+    _say_what_is_text(config, manifest)
+    began = time.monotonic()
+    spark = config.train.cut is not None and config.train.cut.where == "spark"
+    table = None
+    if not spark:
+        table = words.WordTable.read(source)
+        if table.fingerprint != manifest["fingerprint"]:
+            raise FormatError(f"{source}: the rows are not those that {words.MANIFEST} was written for; count again")
+        log(f"train: {len(table):,} distinct words read from {source}")
+
+    checkpoint = Checkpoint(outputs[largest], keys[largest], config.train.checkpoint_seconds)
+    initial = checkpoint.read() if config.resume else None
+    if config.resume:
+        log(
+            f"train: {len(initial):,} merges of a checkpoint"
+            if initial is not None
+            else "train: no checkpoint to resume"
+        )
+    for size, path in outputs.items():
+        OUTPUT.start(path, keys[size], resume=initial is not None)
+    with _shown() as (on_progress, stop):
+        monitor = Monitor(on_progress, checkpoint.offer, stop, lambda line: log(f"train: {line}"))
+        if spark:
+            trained = _train_on_cluster(config, engine, manifest, source, session, monitor, initial)
+        else:
+            trained = trainers.train_sizes(table, config.train, base=base, monitor=monitor, initial=initial)
+    if not trained.complete:
+        if trained.checkpoint is not None:
+            checkpoint.write(trained.checkpoint)
+        _keep_partial(trained, outputs[largest], keys[largest])
+        raise KeyboardInterrupt
+    for size in sorted(outputs, reverse=True):
+        tables = words.WordTable.read_parts(source, manifest) if table is None else [table]
+        metadata = _write(trained, size, tables, outputs[size], keys[size])
+        finished[size] = metadata
+    return _report(finished[largest], time.monotonic() - began, figures=trained.figures)
+
+
+@contextmanager
+def _shown() -> Iterator[tuple[Callable, Callable]]:
+    """Progress for people: gives what the trainer tells it to, and what asks whether to stop."""
+    state: dict = {"fraction": 0.0, "figures": {}}
+
+    def on_progress(fraction: float, figures: dict) -> None:
+        state.update(fraction=fraction, figures=figures)
+
+    def read() -> tuple[float, dict]:
+        figures = dict(state["figures"])
+        if "pair" in figures:
+            left, right = figures.pop("pair")
+            figures["now"] = f"{readable(left)}+{readable(right)} ({figures.pop('count'):,})"
+        return state["fraction"], figures
+
+    with stop_on_signal() as stop, StageProgress("train", read):
+        yield on_progress, stop
+
+
+def _train_on_cluster(config: JobConfig, engine, manifest, source, session, monitor, initial) -> Trained:
+    """The table stays with the executors, which hand over what is left of it when all that is rare is cut away."""
+
+    def learn(prepared, start, n_merges, reserved, known, monitor):
+        cut = config.train.cut
+        result, certificate = reduce_and_learn(
+            session, source, start.alphabet, n_merges, floor=cut.floor, max_symbols=cut.max_symbols,
+            **bpe.loop_settings(prepared, start, reserved, known, monitor),
+        )  # fmt: skip
+        return result, {"cut": certificate.to_json()}
+
+    origin = {
+        "fingerprint": manifest["fingerprint"],
+        "distinct": manifest["distinct_words"],
+        "total": manifest["statistics"]["words"],
+    }
+    return bpe.train_sizes(elsewhere(engine, config.train, origin), monitor, initial=initial, learn=learn)
+
+
+def _write(trained: Trained, size: int, tables: Iterable[words.WordTable], output: str, key: str) -> dict:
+    """The artifact of one size; returns its metadata."""
+    tokenizer = trained.tokenizers[size]
+    tokenizer.provenance["key"] = key
+    transplant = trained.transplant if tokenizer is trained.largest else None
+    files = artifact.to_files(tokenizer, _reports(tokenizer, tables, transplant))
+    del files[artifact.METADATA_FILE]
+    for name, content in files.items():
+        storage.write_bytes(storage.join(output, name), content)
+    metadata = artifact.metadata(tokenizer, files)
+    OUTPUT.finish(output, metadata)
+    return metadata
+
+
+def _reports(tokenizer: Tokenizer, tables: Iterable[words.WordTable], transplant) -> dict[str, bytes]:
+    frequencies = report.token_frequencies(tokenizer, tables)
+    unused = report.never_used(tokenizer, frequencies)
+    tokenizer.provenance["tokens_never_used"] = unused
+    if unused:
+        log(f"train: {unused:,} of {tokenizer.vocab_size:,} tokens are in no word of the table as it is cut in the end")
+    files = {artifact.VOCABULARY_FILE: report.vocabulary_table(tokenizer, frequencies)}
+    if transplant is not None:
+        buffer = io.BytesIO()
+        pq.write_table(transplant, buffer)
+        files[artifact.TRANSPLANT_FILE] = buffer.getvalue()
+    return files
+
+
+def _keep_partial(trained: Trained, output: str, key: str) -> None:
+    tokenizer = trained.largest
+    tokenizer.provenance["key"] = key
+    artifact.save(tokenizer, storage.join(output, PARTIAL))
+    more = "; the same command with --resume goes on" if trained.checkpoint is not None else ""
+    log(f"train: stopped; {storage.join(output, PARTIAL)} is a tokenizer of {tokenizer.vocab_size:,} tokens{more}")
+
+
+def _say_what_is_text(config: JobConfig, manifest: dict) -> None:
     counted_as_text = sorted(set(config.train.special_tokens) - set(manifest["special_tokens"]))
     if counted_as_text:
         log(
             f"train: {', '.join(counted_as_text)}: counted as ordinary text where the corpus spells it; give count "
             f"the same special tokens to leave it out"
         )
-    began = time.monotonic()
-    table = words.WordTable.read(source)
-    if table.fingerprint != manifest["fingerprint"]:
-        raise FormatError(f"{source}: the rows are not those that {words.MANIFEST} was written for; count again")
-    log(f"train: {len(table):,} distinct words read from {source}")
-    done = [0]
-
-    def on_merge(merges: int, total: int) -> None:
-        done[0] = merges
-
-    total = max(1, config.train.vocab_size - 256 - len(config.train.special_tokens))
-    with StageProgress("train", lambda: (done[0] / total, {"merges": done[0]})):
-        tokenizer = train_bpe(
-            table,
-            config.train.vocab_size,
-            tie_break=config.train.tie_break,
-            alphabet_order=config.train.alphabet_order,
-            min_frequency=config.train.min_frequency,
-            max_token_length=config.train.max_token_length,
-            special_tokens=config.train.special_tokens,
-            progress=on_merge,
-            log=lambda message: log(f"train: {message}"),
-        )
-    tokenizer.provenance["key"] = key
-    content = artifact.to_files(tokenizer)[artifact.TOKENIZER_FILE]
-    OUTPUT.start(output, key)
-    storage.write_bytes(storage.join(output, artifact.TOKENIZER_FILE), content)
-    metadata = artifact.metadata(tokenizer, content)
-    OUTPUT.finish(output, metadata)
-    return _report(metadata, time.monotonic() - began)
 
 
-def _report(metadata: dict, seconds: float, skipped: bool = False) -> StageReport:
+def _report(metadata: dict, seconds: float, skipped: bool = False, figures: dict | None = None) -> StageReport:
     provenance = metadata["provenance"]
-    figures = {"merges": provenance["merges"], "vocabulary": metadata["vocab_size"]}
-    if provenance["last_merge_count"] is not None:
-        figures["count of the last merge"] = provenance["last_merge_count"]
-    return StageReport("train", seconds, skipped, figures)
+    shown = {"vocabulary": metadata["vocab_size"]}
+    if provenance.get("merges") is not None:
+        shown = {"merges": provenance["merges"], **shown}
+    if provenance.get("last_merge_count") is not None:
+        shown["count of the last merge"] = provenance["last_merge_count"]
+    return StageReport("train", seconds, skipped, {**shown, **(figures or {})})

@@ -1,120 +1,147 @@
 """The exact BPE merge loop: weighted words in, merges out.
 
 The algorithm is Sennrich, Haddow and Birch 2016 (Gage 1994): count the adjacent pairs of symbols, weighted by the
-count of the word, merge the most frequent one everywhere, repeat. What is ours is how little it touches:
+count of the word, merge the most frequent one everywhere, left to right, repeat. Base symbols are whatever the caller
+makes them: bytes, characters, characters with a marker of word ends or continuations, tokens of an earlier tokenizer.
+What is ours is how little the loop touches:
 
 * **A pair number per position** instead of a hash table from pairs to positions (see ``merge_kernels``).
 * **A floor that falls.** A pair's count is largest when it is born and only falls afterwards, so with a floor T a pair
   born with a count below T needs no record until T falls under it. When the heap holds nothing of at least T, the
-  words are compacted, the pairs recounted and T is divided by 64. Any schedule of floors gives the same merges.
+  words are compacted, the pairs recounted and T is lowered: to a 64th, or as far as the merges to come are likely to
+  need. Any schedule of floors gives the same merges.
+* **No waiting for memory.** Occurrences are known long before they are visited, so their cache lines are asked for in
+  advance, and what happens at one has next to no branches.
 
-Why both are sound. *Lemma: if a byte string s is one token at some place, then no earlier merge crossed the two ends
-of that place* (a merged symbol is never split, so a symbol across an end would still be there). *So the symbols inside
-the place always were a function of s alone, the merges inside it happened at the same steps at every place where s
-became a token, and s has one merge tree.* Hence all occurrences of a pair (a, b) that ever become adjacent inside one
-token string are born in the step that creates the younger of a and b, and later steps can only destroy them. The lemma
-holds for byte symbols without word-boundary markers, for a bound on the token length and for forbidden token strings,
-since these depend on the string alone. It does not hold with continuing-word prefixes or merges given from outside;
-this module accepts neither.
+Why both are sound. Identify a token with its sequence of base symbols, however it is spelled. *Lemma: if a sequence s
+becomes one token at a place, this happens in the same step at every place where s ever becomes one token, and by the
+same merges.* Proof: no earlier merge crossed the two ends of such a place, since a merged symbol is never split. So
+every merge so far found its occurrences inside the place as if the place were alone: the search from left to right was
+at the place's start whenever it reached it, for no match crossed it. Hence the symbols inside were, after each step, a
+function of s and of the merges made, and these are the same for all places. ∎ So each sequence that becomes a token has
+one merge, one id, and all occurrences of a pair (a, b) that ever become adjacent are born in the step that creates the
+younger of a and b (both being base symbols: at the start); later steps only destroy them. Nothing was assumed about
+which merge a step chooses: the lemma holds for merges given from outside (``initial``), for a bound on the token length,
+for rules about the text and for forbidden spellings, as long as a merge happens everywhere or nowhere.
 
-Time and memory follow the number of symbols (bytes of distinct words): about 19 bytes each beside the table.
+Spellings. Different sequences may be spelled alike when the spellings of base symbols are ambiguous: text that itself
+contains the end-of-word marker or the continuing prefix, or tokens of an earlier tokenizer. A vocabulary must not have
+a spelling twice, so a merge whose spelling a token, or a ``reserved`` string, already has never happens. The set of
+spellings only grows. So a pair that is refused once, when its record would be made or when it reaches the top of the
+heap, would be refused in every later step, and forgetting it changes nothing; a pair whose spelling is taken by
+another sequence after its record was made is found when it reaches the top, which is the only moment that counts. A
+recount in a later epoch finds the pair again and refuses it again. Alphabets in which no spelling begins another
+one (bytes, characters) cannot be ambiguous without a prefix, and nothing is checked.
+
+Time and memory follow the number of symbols: about 20 bytes each beside the table.
 """
 
-import os
-from collections.abc import Callable
-from dataclasses import dataclass
-from pathlib import Path
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from shardpiece.errors import ConfigError, TrainingError
-from shardpiece.training import merge_kernels as k
+from shardpiece.kernel_cache import read_only
 from shardpiece.training import pair_kernels as pairs
+from shardpiece.training import token_kernels
+from shardpiece.training.memory import available_bytes, projected_bytes
+from shardpiece.training.merge_rules import MergeRules
+from shardpiece.training.merge_steps import MAX_WORD_SYMBOLS, MergeSteps
 
 TIE_BREAKS = {
-    "lexicographic": k.TIE_LEXICOGRAPHIC,
-    "id": k.TIE_ID,
-    "first_seen": k.TIE_FIRST_SEEN,
-    "lexicographic_last": k.TIE_LEXICOGRAPHIC_LAST,
+    "lexicographic": token_kernels.TIE_LEXICOGRAPHIC,
+    "id": token_kernels.TIE_ID,
+    "first_seen": token_kernels.TIE_FIRST_SEEN,
+    "lexicographic_last": token_kernels.TIE_LEXICOGRAPHIC_LAST,
+    "sentencepiece": token_kernels.TIE_SENTENCEPIECE,
 }
-MAX_WORD_BYTES = 65_535
-"""Longest word the loop takes: a symbol's length is kept in 16 bits."""
+MAX_WORD_BYTES = MAX_WORD_SYMBOLS
 
 _FLOOR_DIVISOR = 64
 _MAX_SLOTS = 2**31 - 64
-_BYTES_PER_SLOT = 20
-_BYTES_PER_TOKEN = 1200
+_RECORDS_PER_MERGE = 2
 
 
 @dataclass(frozen=True)
 class MergeResult:
-    """``merges``: int32 [m, 2], the ids joined by merge i into id 256 + i; ``counts``: int64 [m], how often the pair
-    stood in the table when it was merged."""
+    """``merges``: int32 [m, 2], the ids joined by merge i into id n + i (n: size of the alphabet); ``counts``: int64
+    [m], how often the pair stood in the table when it was merged, -1 for initial merges; ``complete``: False when the
+    training was stopped before its end."""
 
     merges: np.ndarray
     counts: np.ndarray
+    complete: bool = True
 
 
-def projected_bytes(slots: int, vocab_size: int) -> int:
-    """Peak bytes of the merge loop for ``slots`` symbols and separators, the table itself not counted: the arrays of
-    the slots, and records, heap and pair table, which grow with the number of merges. An upper estimate."""
-    return slots * _BYTES_PER_SLOT + vocab_size * _BYTES_PER_TOKEN + (64 << 20)
+@dataclass(frozen=True)
+class MergeProgress:
+    """Where the training is: ``done`` merges of at most ``total`` (initial ones are among both); the spellings of the
+    last merged pair, ``left`` and ``right``, and its ``count`` (None before the first; -1 after initial merges)."""
 
+    done: int
+    total: int
+    left: bytes | None
+    right: bytes | None
+    count: int | None
+    _learned: Callable[[], tuple[np.ndarray, np.ndarray]] = field(repr=False)
 
-def available_bytes() -> int:
-    """Memory this process may still take: what the system has free, or what a control group (v1 or v2) leaves; cached
-    files count as free."""
-    limits = []
-    try:
-        for line in Path("/proc/meminfo").read_text().splitlines():
-            if line.startswith("MemAvailable:"):
-                limits.append(int(line.split()[1]) * 1024)
-    except OSError:
-        limits.append(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
-    for limit, usage, statistics, cached in (
-        ("memory.max", "memory.current", "memory.stat", "inactive_file"),
-        ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes", "memory/memory.stat", "total_inactive_file"),
-    ):
-        try:
-            group = Path("/sys/fs/cgroup")
-            most = int((group / limit).read_text())
-            used = int((group / usage).read_text())
-            files = dict(line.split() for line in (group / statistics).read_text().splitlines())
-            limits.append(most - used + int(files.get(cached, 0)))
-        except (OSError, ValueError):  # no such control group, or no limit ("max")
-            continue
-    return min(limits)
+    def result(self) -> MergeResult:
+        """The merges so far, a copy; to be asked during the callback, for checkpoints."""
+        return MergeResult(*self._learned(), complete=False)
 
 
 def learn_merges(
     data: np.ndarray,
     starts: np.ndarray,
     counts: np.ndarray,
+    alphabet: Sequence[bytes],
     n_merges: int,
     *,
-    byte_ids: np.ndarray | None = None,
+    symbol_ids: np.ndarray | None = None,
     tie_break: str = "lexicographic",
     min_frequency: int = 1,
     max_token_length: int | None = None,
-    reserved: tuple[bytes, ...] = (),
-    progress: Callable[[int, int], None] | None = None,
+    reserved: Sequence[bytes] = (),
+    prefix: bytes = b"",
+    rules: MergeRules | None = None,
+    initial: np.ndarray | None = None,
+    unique: bool | None = None,
+    progress: Callable[[MergeProgress], None] | None = None,
+    stop: Callable[[], bool] | None = None,
     log: Callable[[str], None] | None = None,
     floor_divisor: int = _FLOOR_DIVISOR,
     arena_factor: float = 1.25,
 ) -> MergeResult:
-    """Learn up to ``n_merges`` merges.
+    """Learn up to ``n_merges`` merges; fewer when no pair is left.
 
-    ``data``: uint8, the words' bytes one after the other; ``starts``: int64 [w + 1], where each begins; ``counts``:
-    int64 [w], positive. ``byte_ids``: int32 [256], the id of each byte (a permutation; matters for the tie break "id"
-    only). New tokens get the ids 256, 257, ... in merge order. Words of more than MAX_WORD_BYTES bytes are refused.
+    ``data``: the words' symbols one after the other, uint8, mapped to base ids by ``symbol_ids`` (int32 [256]; as they
+    are without it), or int32 base ids. -1 is a symbol outside the alphabet: no pair contains it or reaches across it.
+    ``starts``: int64 [w + 1], where each word begins; ``counts``: int64 [w], positive. Words of more than
+    MAX_WORD_SYMBOLS symbols are refused. ``alphabet``: the spelling of each base symbol, all different, for ids 0 to
+    n - 1; merge i makes id n + i.
 
-    ``min_frequency``: stop when the best pair is rarer. ``max_token_length``: no token longer than that many bytes.
-    ``reserved``: byte strings that no merge may produce. ``progress(done, n_merges)`` is called now and then.
-    Returns fewer merges when no pair is left.
-    ``floor_divisor`` and ``arena_factor`` set how fast the floor falls and the room for occurrence lists; they change
-    speed and memory, never the result.
+    ``tie_break`` decides between pairs of equal count, by spelling, byte by byte: "lexicographic": the smaller (left,
+    right); "lexicographic_last": the larger one (subword-nmt); "id": the smaller (left id, right id) (Hugging Face,
+    rustbpe); "first_seen": the pair that stands first in the table as merged so far; "sentencepiece": the pair of fewer
+    base symbols, then of the smaller merged spelling, then the smaller (left, right).
+    ``min_frequency``: stop when the best pair is rarer. ``max_token_length``: of merged tokens, in base symbols,
+    inclusive. ``reserved``: spellings that no merge may have. ``prefix``: a right token that starts with it loses it in
+    the spelling of the merge ("##"). ``rules``: see MergeRules.
+    ``unique``: whether a merge whose spelling is that of a token is skipped; by default where the alphabet and the
+    prefix make it possible.
+    ``initial``: int32 [k, 2], merges to apply first, in order, each at most once; whatever the settings would choose.
+    They count towards ``n_merges``. A run continued with the merges of a shorter one ends as the longer one.
 
-    Raises ConfigError for settings out of range, TrainingError when the table is too large.
+    ``progress`` is called now and then, ``stop`` likewise: about every second, but not while the pairs of the whole table
+    are counted, at the start and two or three times later, which takes some 10 ns a symbol. When it returns true, what
+    has been learned is returned with ``complete`` False.
+    ``floor_divisor`` and ``arena_factor`` set how fast the floor falls and the room for occurrence lists. They
+    change speed and memory, never the result; the divisor is 2 or more.
+
+    Raises ConfigError for settings out of range, TrainingError when the table is too large or its symbols are not in
+    the alphabet.
     """
     if tie_break not in TIE_BREAKS:
         raise ConfigError(f"tie_break {tie_break!r} is not one of {', '.join(TIE_BREAKS)}")
@@ -122,24 +149,87 @@ def learn_merges(
         raise ConfigError(f"min_frequency must be at least 1, not {min_frequency}")
     if max_token_length is not None and max_token_length < 1:
         raise ConfigError(f"max_token_length must be at least 1, not {max_token_length}")
-    tie = TIE_BREAKS[tie_break]
-    max_length = min(max_token_length or MAX_WORD_BYTES, MAX_WORD_BYTES)
-    byte_ids = (np.arange(256) if byte_ids is None else byte_ids).astype(np.int32)
-    if len(counts) and int(np.diff(starts).max()) > MAX_WORD_BYTES:
-        raise TrainingError(f"a word of more than {MAX_WORD_BYTES} bytes cannot be trained on")
+    alphabet = list(alphabet)
+    if len(set(alphabet)) < len(alphabet):
+        raise ConfigError("two base symbols have the same spelling")
+    initial = np.empty((0, 2), np.int32) if initial is None else np.ascontiguousarray(initial, np.int32).reshape(-1, 2)
+    if len(initial) > n_merges:
+        raise ConfigError(f"there are {len(initial):,} initial merges and only {n_merges:,} are wanted")
+    data, starts = read_only(np.ascontiguousarray(data)), read_only(np.ascontiguousarray(starts, np.int64))
+    symbol_ids = read_only(_check_symbols(data, symbol_ids, len(alphabet) + len(initial)))
+    if len(counts) and int(np.diff(starts).max()) > MAX_WORD_SYMBOLS:
+        raise TrainingError(f"a word of more than {MAX_WORD_SYMBOLS} symbols cannot be trained on")
     if len(counts) and int(counts.min()) < 1:
         raise TrainingError("word counts must be positive")
     weight = float(np.dot(np.diff(starts).astype(np.float64), counts.astype(np.float64))) if len(counts) else 0.0
     if weight >= 2.0**62:
         raise TrainingError("the table's total count times word length exceeds 2^62; scale the counts down")
 
-    slots, words = pairs.count_slots(starts)
+    slots, words = pairs.count_slots(data, starts, symbol_ids)
+    _check_memory(slots, words, len(alphabet) + n_merges, log)
+    if unique is None:
+        unique = bool(prefix) or _ambiguous(alphabet)
+    max_length = min(max_token_length or MAX_WORD_SYMBOLS, MAX_WORD_SYMBOLS)
+    steps = MergeSteps(
+        counts, alphabet, n_merges, TIE_BREAKS[tie_break], max_length, reserved, prefix, rules, unique, slots,
+        arena_factor,
+    )  # fmt: skip
+    steps.lay_out(data, starts, symbol_ids)
+    if not steps.replay(initial, stop):
+        return MergeResult(*steps.learned(), complete=False)
+    report = progress and (lambda: progress(_progress(steps, n_merges)))
+    floor = None
+    while steps.merges < n_merges:
+        if stop and stop():
+            return MergeResult(*steps.learned(), complete=False)
+        least = min_frequency if floor is None else max(min_frequency, floor // floor_divisor)
+        largest = steps.count(least)
+        # Records for some more pairs than there are merges to come are enough (pairs of the newly made tokens come on
+        # top); if they are not, there is one more epoch.
+        if floor is None:
+            floor = max(min_frequency, largest // floor_divisor)
+        else:
+            few = steps.floor_of_rank(_RECORDS_PER_MERGE * (n_merges - steps.merges))
+            floor = max(least, min(few, floor // 2))
+        if steps.index(floor) and not steps.merge(floor, n_merges, report, stop):
+            return MergeResult(*steps.learned(), complete=False)
+        if floor == min_frequency:
+            break
+    return MergeResult(*steps.learned())
+
+
+def _progress(steps: MergeSteps, total: int) -> MergeProgress:
+    if steps.merges == 0:
+        return MergeProgress(0, total, None, None, None, steps.learned)
+    key = int(steps.merge_key[steps.merges - 1])
+    left, right = steps.spelling(key >> 32), steps.spelling(key & 0xFFFFFFFF)
+    return MergeProgress(steps.merges, total, left, right, int(steps.merge_count[steps.merges - 1]), steps.learned)
+
+
+def _check_symbols(data: np.ndarray, symbol_ids: np.ndarray | None, size: int) -> np.ndarray:
+    """The map of the symbols, empty where ``data`` has base ids already."""
+    if data.dtype == np.int32 and symbol_ids is None:
+        if len(data) and (int(data.min()) < -1 or int(data.max()) >= size):
+            raise TrainingError(f"the words have symbols outside the alphabet of {size:,}")
+        return np.empty(0, np.int32)
+    if data.dtype != np.uint8:
+        raise ConfigError(f"data is {data.dtype}: uint8, or int32 without symbol_ids, is needed")
+    if symbol_ids is None:
+        symbol_ids = np.arange(256)
+        symbol_ids[size:] = -1
+    symbol_ids = np.ascontiguousarray(symbol_ids, np.int32)
+    if len(symbol_ids) != 256 or int(symbol_ids.max()) >= size:
+        raise ConfigError(f"symbol_ids must map the 256 bytes into the alphabet of {size:,}")
+    return symbol_ids
+
+
+def _check_memory(slots: int, words: int, vocab_size: int, log) -> None:
     if slots > _MAX_SLOTS:
         raise TrainingError(
             f"the table has {slots:,} symbols after counting; the merge loop takes {_MAX_SLOTS:,}. "
             f"Train on fewer distinct words (a smaller sample, or min_count above 1)."
         )
-    need = projected_bytes(slots, 256 + n_merges)
+    need = projected_bytes(slots, vocab_size)
     free = available_bytes()
     if log:
         log(
@@ -152,156 +242,8 @@ def learn_merges(
             f"available: run the driver on a machine with more memory, or train on fewer distinct words"
         )
 
-    loop = _Loop(data, starts, counts, n_merges, byte_ids, tie, max_length, reserved, arena_factor)
-    floor = max(min_frequency, loop.largest_pair() // floor_divisor)
-    while loop.merges < n_merges:
-        if loop.index(floor):
-            loop.merge(floor, n_merges, progress)
-        if loop.merges == n_merges or floor == min_frequency:
-            break
-        floor = max(min_frequency, floor // floor_divisor)
-    return loop.result()
 
-
-class _Loop:
-    """The arrays of one training run, and the steps between which they may be replaced by larger ones."""
-
-    def __init__(self, data, starts, counts, n_merges, byte_ids, tie, max_length, reserved, arena_factor):
-        slots, _ = pairs.count_slots(starts)
-        vocab = 256 + n_merges
-        self.word_count = np.ascontiguousarray(counts, np.int64)
-        self.symbol = np.empty(slots, np.int32)
-        self.word_at = np.empty(slots, np.int32)
-        pairs.layout(data, starts, byte_ids, self.symbol, self.word_at)
-        self.span = np.empty(slots, np.uint16)
-        self.pair_at = np.empty(slots, np.int32)
-        self.slots = slots
-        self.compacted = True
-        self.occurrence = np.empty(int(slots * arena_factor) + 1024, np.int32)
-        self.tie, self.max_length = tie, max_length
-
-        # Tokens: their bytes, where each starts, and the first eight bytes big-endian.
-        self.token_start = np.zeros(vocab + 1, np.int64)
-        self.token_bytes = np.zeros(max(4096, vocab * 8), np.uint8)
-        self.token_head = np.zeros(vocab, np.uint64)
-        self.token_start[: 256 + 1] = np.arange(257)
-        self.token_bytes[byte_ids] = np.arange(256)
-        self.token_head[byte_ids] = np.arange(256, dtype=np.uint64) << np.uint64(56)
-        self.reserved = np.frombuffer(b"".join(reserved) + b"\0", np.uint8)
-        self.reserved_start = np.cumsum([0, *map(len, reserved)]).astype(np.int64)
-
-        # Grouping scratch, by the other symbol of a new pair.
-        self.scratch = [np.zeros(vocab, dtype) for dtype in (np.int64, np.int64, np.int32, np.int32)]
-        self.touched = [np.empty(vocab, np.int32) for _ in range(2)]
-        self.new_position = np.empty(0, np.int32)
-        self.new_side = np.empty(0, np.int32)
-
-        self.merge_key = np.empty(n_merges, np.int64)
-        self.merge_count = np.empty(n_merges, np.int64)
-        self.state = np.zeros(k.STATE_SIZE, np.int64)
-        self.state[k.STATE_NEXT_ID] = 256
-        self.table_size = 1 << 16
-
-    @property
-    def merges(self) -> int:
-        return int(self.state[k.STATE_MERGES])
-
-    def largest_pair(self) -> int:
-        return int(pairs.largest_byte_pair(self.symbol, self.word_at, self.word_count))
-
-    def result(self) -> MergeResult:
-        keys = self.merge_key[: self.merges]
-        merges = np.stack([keys >> 32, keys & 0xFFFFFFFF], axis=1).astype(np.int32)
-        return MergeResult(merges, self.merge_count[: self.merges].copy())
-
-    def index(self, floor: int) -> bool:
-        """Compact the words, count the pairs and record those of at least ``floor``; False when there are none."""
-        if not self.compacted:
-            self.slots = pairs.compact(self.symbol, self.word_at, self.span, self.slots)
-            self.compacted = True
-        n_ids = int(self.state[k.STATE_NEXT_ID])
-        while True:
-            keys = np.empty(self.table_size, np.int64)
-            counts = np.empty(self.table_size, np.int64)
-            numbers = np.empty(self.table_size, np.int32)
-            used = pairs.count_pairs(
-                self.symbol, self.word_at, self.span, self.pair_at, self.slots, self.word_count, n_ids, floor,
-                keys, counts, numbers,
-            )  # fmt: skip
-            if used >= 0:
-                break
-            self.table_size *= 4
-        records, total, longest = pairs.select_pairs(
-            keys, counts, numbers, floor, self.token_start, self.token_bytes, self.max_length,
-            self.reserved, self.reserved_start,
-        )  # fmt: skip
-        if records == 0:
-            return False
-        if total > len(self.occurrence):
-            self.occurrence = np.empty(total, np.int32)
-        room = records + 1 + max(65_536, 4 * len(self.merge_key))
-        self.pair_key, self.pair_count, self.pair_start, self.pair_end = (np.empty(room, np.int64) for _ in range(4))
-        self.heap_count, self.heap_key = (np.empty(room, np.int64) for _ in range(2))
-        self.heap_record = np.empty(room, np.int32)
-        if len(self.new_position) < 2 * longest:
-            self.new_position = np.empty(2 * longest, np.int32)
-            self.new_side = np.empty(2 * longest, np.int32)
-        self.state[[k.STATE_RECORDS, k.STATE_OCCURRENCES]] = pairs.index_pairs(
-            self.pair_at, self.slots, keys, counts, numbers, self.occurrence,
-            self.pair_key, self.pair_count, self.pair_start, self.pair_end,
-        )  # fmt: skip
-        k.build_heap(
-            self.heap_count, self.heap_key, self.heap_record, self.pair_key, self.pair_count, self.pair_start,
-            self.pair_end, self.pair_at, self.occurrence, self.tie, self.token_head, self.token_start,
-            self.token_bytes, self.state,
-        )  # fmt: skip
-        return True
-
-    def merge(self, floor: int, n_merges: int, progress) -> None:
-        """Merge until no pair of at least ``floor`` is left or ``n_merges`` are made."""
-        rebuilt_at = -1
-        while True:
-            # Early merges of a large table take tens of milliseconds each, late ones microseconds.
-            limit = min(n_merges, self.merges + (64 if self.merges < 2048 else 2048)) if progress else n_merges
-            self.compacted = False
-            reason = k.merge_pairs(
-                self.symbol, self.word_at, self.span, self.pair_at, self.word_count, floor,
-                self.occurrence, self.pair_key, self.pair_count, self.pair_start, self.pair_end,
-                self.heap_count, self.heap_key, self.heap_record,
-                *self.scratch, *self.touched, self.new_position, self.new_side,
-                self.tie, self.token_head, self.token_start, self.token_bytes, self.max_length,
-                self.reserved, self.reserved_start,
-                self.merge_key, self.merge_count, limit, self.state,
-            )  # fmt: skip
-            if progress:
-                progress(self.merges, n_merges)
-            need = int(self.state[k.STATE_NEED])
-            if reason == k.DRAINED or (reason == k.DONE and self.merges >= n_merges):
-                return
-            if reason == k.NEED_TOKEN_BYTES:
-                self.token_bytes = _grown(self.token_bytes, 2 * need)
-            elif reason == k.NEED_RECORDS:
-                for name in (
-                    "pair_key",
-                    "pair_count",
-                    "pair_start",
-                    "pair_end",
-                    "heap_count",
-                    "heap_key",
-                    "heap_record",
-                ):
-                    setattr(self, name, _grown(getattr(self, name), need + need // 2))
-            elif reason == k.NEED_OCCURRENCES:
-                # Indexing again drops the dead occurrences; if that was just done, the arena is too small.
-                if rebuilt_at == self.merges:
-                    self.occurrence = _grown(self.occurrence, need + need // 8)
-                else:
-                    rebuilt_at = self.merges
-                    if not self.index(floor):
-                        return
-
-
-def _grown(array: np.ndarray, size: int) -> np.ndarray:
-    larger = np.zeros(size, array.dtype)
-    larger[: len(array)] = array
-    return larger
+def _ambiguous(alphabet: list[bytes]) -> bool:
+    """Whether a spelling is the beginning of another one: only then can two sequences be spelled alike."""
+    ordered = sorted(alphabet)
+    return any(b.startswith(a) for a, b in itertools.pairwise(ordered))

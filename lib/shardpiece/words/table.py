@@ -7,7 +7,7 @@ their checksums and records the text engine, the input and what was left out. Re
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -117,18 +117,24 @@ class WordTable:
     def read(cls, directory: str) -> "WordTable":
         """Read a table that ``shardpiece count`` wrote. Raises FormatError when it is absent, unfinished or changed."""
         metadata = read_manifest(directory)
-        parts = []
-        for part in metadata["files"]:
+        parts = [part.table for part in cls.read_parts(directory, metadata)]
+        return cls(pa.concat_tables(parts) if parts else _large(SCHEMA.empty_table()), metadata)
+
+    @classmethod
+    def read_parts(cls, directory: str, manifest: dict) -> Iterator["WordTable"]:
+        """The parts of a table one after the other, for those that are too large to be held. Raises FormatError when one is
+        absent or changed."""
+        for part in manifest["files"]:
             path = storage.join(directory, part["name"])
             try:
                 fs, inner = storage.filesystem(path)
                 with fs.open(inner, "rb") as file:
-                    parts.append(pq.read_table(file, schema=SCHEMA))
+                    rows = pq.read_table(file, schema=SCHEMA)
             except (OSError, pa.ArrowException) as error:
                 raise FormatError(f"{path}: this part of the word table cannot be read ({error})") from None
-            if parts[-1].num_rows != part["rows"]:
-                raise FormatError(f"{path}: {parts[-1].num_rows} rows, but {MANIFEST} says {part['rows']}")
-        return cls(_large(pa.concat_tables(parts) if parts else SCHEMA.empty_table()), metadata)
+            if rows.num_rows != part["rows"]:
+                raise FormatError(f"{path}: {rows.num_rows} rows, but {MANIFEST} says {part['rows']}")
+            yield cls(_large(rows), manifest)
 
     def to_counter(self) -> Counter:
         """Word bytes → count over all groups, as a Python object per word: for small tables."""

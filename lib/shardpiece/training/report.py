@@ -1,0 +1,53 @@
+"""How a tokenizer cuts the table it was trained on: the final frequency of every token."""
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from shardpiece.kernel_cache import read_only
+from shardpiece.text.documents import Words
+from shardpiece.tokenizer.pieces import readable
+from shardpiece.tokenizer.tokenizer import Tokenizer
+from shardpiece.training import report_kernels as k
+from shardpiece.words.table import WordTable
+
+_BATCH_BYTES = 16 << 20
+
+
+def token_frequencies(tokenizer: Tokenizer, tables: Iterable[WordTable]) -> np.ndarray:
+    """How often each token occurs in the text that the words of all ``tables`` stand for: int64 [vocab_size], exact."""
+    frequencies = np.zeros(tokenizer.vocab_size, np.int64)
+    for table in tables:
+        data, starts, counts = table.arrays()
+        first = 0
+        while first < len(counts):
+            last = max(first + 1, int(np.searchsorted(starts, starts[first] + _BATCH_BYTES, "right")) - 1)
+            ends = starts[first + 1 : last + 1]
+            words = Words(data, int(starts[first]), ends, np.arange(1, len(ends) + 1))
+            tokens, offsets = tokenizer.encoder.encode(words)
+            k.add_frequencies(tokens, offsets, read_only(counts[first:last]), frequencies)
+            first = last
+    return frequencies
+
+
+def never_used(tokenizer: Tokenizer, frequencies: np.ndarray) -> int:
+    """Tokens of the model that the table's words, as they are cut in the end, do not contain: merges made them and others
+    took their place."""
+    return int(
+        sum(piece is not None and not n for piece, n in zip(tokenizer.model.vocab, frequencies.tolist(), strict=False))
+    )
+
+
+def vocabulary_table(tokenizer: Tokenizer, frequencies: np.ndarray) -> bytes:
+    """vocab.tsv: a line for every id with its frequency, its kind, the piece for people, and its bytes in hexadecimal."""
+    special = {i: text for text, i in tokenizer.special_tokens.items()}
+    lines = ["id\tfrequency\tkind\tpiece\tbytes"]
+    for i, frequency in enumerate(frequencies.tolist()):
+        if i in special:
+            kind, piece = "special", special[i].encode()
+        elif i < len(tokenizer.model) and tokenizer.model.vocab[i] is not None:
+            kind, piece = "token", tokenizer.model.vocab[i]
+        else:
+            kind, piece = "none", b""
+        lines.append(f"{i}\t{frequency}\t{kind}\t{readable(piece)}\t{piece.hex()}")
+    return ("\n".join(lines) + "\n").encode()
