@@ -89,7 +89,9 @@ class CutConfig(Section):
     floor: int | None = Field(
         None, ge=1, description="the lowest count that a merge is expected to have; default: found"
     )
-    max_symbols: int | None = Field(None, ge=1, description="symbols the reduced table may have; default: by memory")
+    max_symbols: int = Field(
+        100_000_000, ge=1, description="most symbols of a reduced table, 32 bytes each, where a higher floor can be had"
+    )
     where: Literal["driver", "spark"] = Field(
         "driver", description="spark: the first merges and the cut on executors, for tables that the driver cannot hold"
     )
@@ -157,7 +159,9 @@ class TrainConfig(Section):
     continue_from: str | None = Field(None, description="a tokenizer whose vocabulary is kept and extended")
     min_count: int = Field(1, ge=1, description="leave out words that are rarer; what that prunes is reported")
     weights: dict[str, float | int | str] | None = Field(None, description="share of each group in the mixture")
-    temperature: float | None = Field(None, ge=0, le=1, description="shares of the groups as n^temperature, n their bytes")
+    temperature: float | None = Field(
+        None, ge=0, le=1, description="shares of the groups as n^temperature, n their bytes"
+    )
     parity: ParityConfig | None = Field(None, description="parity-aware BPE over the groups of the word table")
     cut: CutConfig | None = Field(None, description="exact reduction of the word table while training")
     unigram: UnigramConfig = UnigramConfig()

@@ -1,6 +1,7 @@
 """Training BPE tokenizers from a word table: what words are made of, which merges, and which ids they get."""
 
 import itertools
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
@@ -246,7 +247,10 @@ def _learn(
     cut = prepared.config.cut
     if cut is None:
         return learn_merges(*table, **settings), {}
-    result, certificate = learn_merges_cut(*table, floor=cut.floor, max_symbols=cut.max_symbols, **settings)
+    threads = prepared.config.threads or os.cpu_count() or 1
+    result, certificate = learn_merges_cut(
+        *table, floor=cut.floor, max_symbols=cut.max_symbols, threads=threads, **settings
+    )
     return result, {"cut": certificate.to_json()}
 
 

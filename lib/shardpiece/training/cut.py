@@ -120,9 +120,9 @@ def cut_and_deduplicate(symbols: np.ndarray, starts: np.ndarray, counts: np.ndar
     symbols, whatever the order of the words. The input stays as it is; beside it this takes 8 to 16 bytes for each symbol
     of the result, 40 for each piece, and 16 to 64 for each distinct pair of symbols that reach the floor."""
     words = Sequences(symbols, starts, counts)
-    pairs, totals = pair_counts(words, int(symbols.max(initial=-1)) + 1, floor)
+    pairs, _ = pair_counts(words, int(symbols.max(initial=-1)) + 1, floor)
     table = PieceTable()
-    table.add(words, pair_set(pairs[totals >= floor]))
+    table.add(words, pair_set(pairs))
     return table.result()
 
 
@@ -258,8 +258,7 @@ class _Words:
         first, *others = self._shared_out(count)
         for table in others:
             first.add_table(table)
-        pairs, totals = first.result()
-        return pairs[totals >= floor], totals[totals >= floor]
+        return first.result(floor)
 
     def cut(self, kept: np.ndarray, limit: int) -> Sequences | None:
         kept = pair_set(kept)

@@ -39,20 +39,19 @@ def lay_out(data: np.ndarray, starts: np.ndarray, counts: np.ndarray, symbol_ids
 
 
 def pair_counts(words: Sequences, n_ids: int, floor: int) -> tuple[np.ndarray, np.ndarray]:
-    """The adjacent pairs (int64, ascending) and their counts. Pairs that cannot reach ``floor``, since one of their symbols
-    does not, are left out. Symbols are less than ``n_ids``."""
+    """The adjacent pairs of at least ``floor`` (int64, ascending) and their counts. Symbols are less than ``n_ids``."""
     single = np.zeros(n_ids, np.int64)
     k.add_symbol_counts(*words, single)
     table = PairTable()
     table.add(words, single, floor)
-    return table.result()
+    return table.result(floor)
 
 
 class PairTable:
     """Adjacent pairs of symbols and their counts."""
 
     def __init__(self):
-        self._keys, self._totals = np.full(_FIRST_PAIRS, -1, np.int64), np.empty(_FIRST_PAIRS, np.int64)
+        self._keys, self._totals = np.full(_FIRST_PAIRS, -1, np.int64), np.zeros(_FIRST_PAIRS, np.int64)
         self._used = 0
 
     def __len__(self) -> int:
@@ -76,12 +75,12 @@ class PairTable:
 
     def _grow(self) -> None:
         keys, totals = self._keys, self._totals
-        self._keys, self._totals = np.full(2 * len(keys), -1, np.int64), np.empty(2 * len(keys), np.int64)
+        self._keys, self._totals = np.full(2 * len(keys), -1, np.int64), np.zeros(2 * len(keys), np.int64)
         k.add_table(keys, totals, self._keys, self._totals)
 
-    def result(self) -> tuple[np.ndarray, np.ndarray]:
-        """Pairs, ascending, and counts, both int64."""
-        found = np.flatnonzero(self._keys >= 0)
+    def result(self, floor: int = 1) -> tuple[np.ndarray, np.ndarray]:
+        """Pairs of at least ``floor``, ascending, and their counts, both int64."""
+        found = np.flatnonzero((self._keys >= 0) & (self._totals >= floor))
         order = found[np.argsort(self._keys[found])]
         return self._keys[order], self._totals[order]
 

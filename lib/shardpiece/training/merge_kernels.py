@@ -165,6 +165,16 @@ def build_heap(heap, records, pair_at, occurrence, tie, tokens, state):
 
 
 @plain_kernel
+def prefetch_place(words, occurrence, z):
+    """Ask for what a merge reads at occurrence z."""
+    i = np.int64(get(occurrence, z))
+    prefetch(words.pair_at, i)
+    prefetch(words.symbol, i)
+    prefetch(words.span, i)
+    prefetch(words.word_at, i)
+
+
+@plain_kernel
 def merge_pairs(
     words, floor, occurrence, records, heap, scratch, tie, tokens, allowed, rules, merge_key, merge_count, limit, work,
     state,
@@ -220,11 +230,17 @@ def merge_pairs(
         if end + size > len(tokens.data):
             state[STATE_NEED] = end + size
             return NEED_TOKEN_BYTES
+        begin = records.start[p]
+        last = records.end[p]
+        for z in range(begin, min(begin + _FAR, last)):
+            prefetch_place(words, occurrence, z)
         add_token(new, end, left_id, right_id, tokens, allowed.prefix)
         state[STATE_TOKEN_BYTES] = end + size
         if allowed.unique:
             take(new, tokens, allowed.taken)
         heap_size = remove_top(heap_size, heap, tie, tokens)
+        if heap_size > 0:
+            prefetch(occurrence, records.start[np.int64(heap.record[0])])
         merge_key[state[STATE_MERGES]] = records.key[p]
         merge_count[state[STATE_MERGES]] = count
         state[STATE_MERGES] += 1
@@ -233,14 +249,12 @@ def merge_pairs(
         # Replace the occurrences, left to right.
         found = np.int64(0)
         groups = np.int64(0)
-        last = records.end[p]
-        for z in range(records.start[p], last):
+        for z in range(begin, min(begin + _NEAR, last)):
+            prefetch(word_count, np.int64(get(word_at, np.int64(get(occurrence, z)))))
+        for z in range(begin, last):
             if z + _FAR < last:
-                i = np.int64(get(occurrence, z + _FAR))
-                prefetch(pair_at, i)
-                prefetch(symbol, i)
-                prefetch(span, i)
-                prefetch(word_at, i)
+                prefetch_place(words, occurrence, z + _FAR)
+            if z + _NEAR < last:
                 prefetch(word_count, np.int64(get(word_at, np.int64(get(occurrence, z + _NEAR)))))
             i = np.int64(get(occurrence, z))
             if get(pair_at, i) != p:

@@ -161,7 +161,7 @@ def learn_merges(
         raise TrainingError(f"a word of more than {MAX_WORD_SYMBOLS} symbols cannot be trained on")
     if len(counts) and int(counts.min()) < 1:
         raise TrainingError("word counts must be positive")
-    weight = float(np.dot(np.diff(starts).astype(np.float64), counts.astype(np.float64))) if len(counts) else 0.0
+    weight = float((np.diff(starts) * counts.astype(np.float64)).sum())
     if weight >= 2.0**62:
         raise TrainingError("the table's total count times word length exceeds 2^62; scale the counts down")
 

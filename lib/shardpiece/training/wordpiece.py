@@ -27,12 +27,12 @@ from shardpiece.training.merge_kernels import Records
 from shardpiece.training.merge_loop import MergeProgress, _check_memory, _check_symbols, _progress, learn_merges
 from shardpiece.training.merge_rules import MergeRules
 from shardpiece.training.merge_steps import MAX_WORD_SYMBOLS, MergeSteps, _grown
+from shardpiece.training.token_kernels import TIE_LEXICOGRAPHIC
 
 CRITERIA = ("likelihood", "frequency")
 
 _WORK = 4 << 20
 _MERGES_AT_ONCE = 512
-_LEXICOGRAPHIC = 1
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,7 @@ class _LikelihoodSteps(MergeSteps):
         _check_memory(slots, words, vocab, log)
         max_length = min(max_token_length or MAX_WORD_SYMBOLS, MAX_WORD_SYMBOLS)
         super().__init__(
-            counts, symbols.alphabet, n_merges, _LEXICOGRAPHIC, max_length, reserved, prefix, rules, True, slots,
+            counts, symbols.alphabet, n_merges, TIE_LEXICOGRAPHIC, max_length, reserved, prefix, rules, True, slots,
             1.25,
         )  # fmt: skip
         self.lay_out(data, starts, no_map)
