@@ -23,6 +23,10 @@ bench: $(VENV)/.installed-dev
 	$(BIN)/python -m benchmarks.split
 	$(BIN)/python -m benchmarks.count
 	$(BIN)/python -m benchmarks.normalize
+	$(BIN)/python -m benchmarks.unigram
+	$(BIN)/python -m benchmarks.sentencepiece_bpe
+	$(BIN)/python -m benchmarks.parity
+	$(BIN)/python -m benchmarks.cut
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || \

@@ -74,7 +74,12 @@ def test_special_tokens_slots_and_padding():
         reserved_slots=2, multiple_of=64,
     )  # fmt: skip
     special = trained.special_tokens
-    assert list(special.items())[:4] == [("<s>", 0), ("<|reserved_1|>", 1), ("<|reserved_0|>", 2), ("<|reserved_2|>", 3)]
+    assert list(special.items())[:4] == [
+        ("<s>", 0),
+        ("<|reserved_1|>", 1),
+        ("<|reserved_0|>", 2),
+        ("<|reserved_2|>", 3),
+    ]
     assert trained.model.vocab[:4] == (None,) * 4
     assert trained.token_bytes(4) == b"!"
     assert trained.vocab_size == 448  # 400, and slots up to the next multiple of 64

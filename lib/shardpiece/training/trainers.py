@@ -1,5 +1,6 @@
 """Every algorithm by its name: word table and settings in, tokenizers out."""
 
+import math
 import os
 
 import numpy as np
@@ -137,7 +138,7 @@ def _unigram(prepared: Prepared, monitor: Monitor) -> Trained:
             split_digits=rules.split_digits,
             required=tuple(bpe.initial_alphabet(config)),
             threads=config.threads or os.cpu_count() or 1,
-            progress=lambda done, facts, n=n: monitor.progress((n + done) / len(rooms), facts),
+            progress=lambda done, facts, n=n: monitor.progress((n + done) / len(rooms), _shown(facts)),
             stop=monitor.stop,
             log=monitor.log,
         )
@@ -158,6 +159,13 @@ def _unigram(prepared: Prepared, monitor: Monitor) -> Trained:
         if not complete:
             break
     return Trained(tokenizers, complete, figures)
+
+
+def _shown(facts: dict) -> dict:
+    """The figures of Unigram's search for people."""
+    nats = facts["nats_per_character"]
+    more = "" if math.isnan(nats) else f", {nats:.4f} nats per character"
+    return {"pieces": facts["pieces"], "now": f"{facts['stage']}{more}"}
 
 
 def _word(prepared: Prepared, monitor: Monitor) -> Trained:

@@ -35,7 +35,9 @@ def ranks(tokenizer: Tokenizer) -> dict[bytes, int]:
         raise FormatError(f"tiktoken has byte-level BPE alone, and this model is one of kind {tokenizer.model.kind}")
     pat_str(tokenizer)
     if None in tokenizer.model.vocab:
-        raise FormatError("tiktoken ranks need dense ids from 0, and here special tokens lie in front of them or between")
+        raise FormatError(
+            "tiktoken ranks need dense ids from 0, and here special tokens lie in front of them or between"
+        )
     merged = tokenizer.model.merged.tolist()
     if merged != sorted(merged):
         raise FormatError("tiktoken ranks need token ids in merge order, and this tokenizer has others")
