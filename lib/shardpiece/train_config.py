@@ -72,7 +72,7 @@ class ParityConfig(Section):
 
     num_global: int = Field(0, ge=0, description="so many merges of plain BPE first")
     window: int | None = Field(
-        None, ge=1, description="a group is passed over that was chosen too often in so many merges"
+        100, ge=1, description="a group is passed over that was chosen too often in so many merges"
     )
     alpha: float = Field(2.0, gt=0, description="too often: alpha times its even share of the window")
     units: dict[str, int] | None = Field(

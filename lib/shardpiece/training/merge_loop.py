@@ -227,19 +227,20 @@ def _check_memory(slots: int, words: int, vocab_size: int, log) -> None:
     if slots > _MAX_SLOTS:
         raise TrainingError(
             f"the table has {slots:,} symbols after counting; the merge loop takes {_MAX_SLOTS:,}. "
-            f"Train on fewer distinct words (a smaller sample, or min_count above 1)."
+            f"Reduce the table while training (train.cut: {{}}), or train on fewer distinct words."
         )
     need = projected_bytes(slots, vocab_size)
     free = available_bytes()
     if log:
         log(
-            f"merge loop: {words:,} words, {slots - words - 1:,} symbols, about {need / 1e6:,.0f} MB of memory "
-            f"({free / 1e6:,.0f} MB available)"
+            f"merge loop: {words:,} words, {slots - words - 1:,} symbols, about {need / 1e6:,.0f} MB of memory, "
+            f"{need / max(1, slots - words - 1):,.0f} bytes a symbol ({free / 1e6:,.0f} MB available)"
         )
     if need > free:
         raise TrainingError(
             f"the merge loop needs about {need / 1e9:.1f} GB for {slots:,} symbols, and {free / 1e9:.1f} GB are "
-            f"available: run the driver on a machine with more memory, or train on fewer distinct words"
+            f"available: run the driver on a machine with more memory, reduce the table (train.cut: {{}}, or {{where: spark}}), "
+            f"or train on fewer distinct words"
         )
 
 
