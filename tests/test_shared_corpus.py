@@ -12,8 +12,8 @@ from shardpiece.pipeline.count import count
 from shardpiece.pipeline.encode import encode
 from shardpiece.pipeline.train import train
 from shardpiece.tokenizer import artifact
-from shardpiece.tokenizer.decoding import decoded_documents
 from shardpiece.tokenizer.formats import tiktoken
+from shardpiece.tokenizer.shard_decoding import decoded_documents
 from tests.conftest import input_rows
 from tests.training.test_bpe import hugging_face_merges, rustbpe_tokens, spelled_merges
 

@@ -353,7 +353,7 @@ def _list(entries: dict[str, list[str]]) -> None:
 def decode(shards_path, tokenizer_path, limit):
     """Turn shards back into text: one JSON object per document, on standard output."""
     import shardpiece
-    from shardpiece.tokenizer.decoding import decoded_documents
+    from shardpiece.tokenizer.shard_decoding import decoded_documents
 
     tokenizer = shardpiece.load(tokenizer_path)
     documents = itertools.islice(decoded_documents(shards_path, tokenizer), limit)

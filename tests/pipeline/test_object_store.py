@@ -15,7 +15,7 @@ from shardpiece import storage
 from shardpiece.corpus.sources import list_files
 from shardpiece.errors import InputError
 from shardpiece.shards.writers import TokenBatch, write_shard
-from shardpiece.tokenizer.decoding import decoded_documents
+from shardpiece.tokenizer.shard_decoding import decoded_documents
 from tests.conftest import corpus_rows, environment, input_rows, write_corpus
 
 pytest.importorskip("s3fs", reason="needs the s3 extra")

@@ -20,7 +20,7 @@ from shardpiece.pipeline.outputs import OutputKind
 from shardpiece.pipeline.run import run_all
 from shardpiece.pipeline.tasks import document_errors, read_documents
 from shardpiece.pipeline.train import train
-from shardpiece.tokenizer.decoding import decoded_documents
+from shardpiece.tokenizer.shard_decoding import decoded_documents
 from tests.conftest import corpus_rows, input_rows, write_corpus
 
 

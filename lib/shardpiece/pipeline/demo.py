@@ -15,8 +15,8 @@ from shardpiece.pipeline.java import find_java
 from shardpiece.pipeline.progress import log
 from shardpiece.text.documents import Documents
 from shardpiece.tokenizer import artifact
-from shardpiece.tokenizer.decoding import decoded_documents
 from shardpiece.tokenizer.pieces import show_pieces
+from shardpiece.tokenizer.shard_decoding import decoded_documents
 
 _DEFAULT_OUTPUT = "runs/demo"
 _SAMPLE = 2_000
