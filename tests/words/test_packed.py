@@ -8,8 +8,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from shardpiece.corpus.sources import list_files
+from shardpiece.corpus.splits import Columns, plan_input
+from shardpiece.pipeline import partitions
+from shardpiece.pipeline.count import count
+from shardpiece.text.engine import TextEngine
 from shardpiece.words import packed
 from shardpiece.words.counter import WordCounter
+from shardpiece.words.table import WordTable
+from tests.conftest import write_corpus
+from tests.pipeline.test_stages import config_for
 from tests.words.test_counter import as_words, collect
 
 # Runs of few letters, so that many words begin alike; zeros, which pad what is shorter; lengths on both sides of blocks.
@@ -21,7 +29,7 @@ word = st.one_of(
     ),
     st.binary(min_size=1, max_size=12),
 )
-count = st.one_of(st.integers(1, 300), st.integers(2**31 - 2, 2**33), st.just(2**62))
+counts = st.one_of(st.integers(1, 300), st.integers(2**31 - 2, 2**33), st.just(2**62))
 
 
 def as_rows(table: dict[tuple[bytes, str], int]) -> tuple[packed.Rows, list[str]]:
@@ -46,7 +54,7 @@ def summed(tables) -> list[tuple[bytes, str, int]]:
 
 @settings(max_examples=200, deadline=None, derandomize=True)
 @given(
-    st.dictionaries(st.tuples(word, st.sampled_from(["", "de", "en", "日本語", "\0"])), count, min_size=1, max_size=60)
+    st.dictionaries(st.tuples(word, st.sampled_from(["", "de", "en", "日本語", "\0"])), counts, min_size=1, max_size=60)
 )
 def test_a_piece_holds_its_rows(table):
     assert as_list(packed.merge([packed.pack(*as_rows(table))])) == summed([table])
@@ -140,3 +148,56 @@ def test_batches_come_out_sorted(n):
     rows = as_list(batches)
     assert [row[:2] for row in rows] == sorted(row[:2] for row in rows)
     assert collect(batches) == Counter((g, word) for g, words in zip(names, documents, strict=True) for word in words)
+
+
+@pytest.mark.parametrize("borders", [None, [b"\0", b"t", b"t\0", b"\xff\xff"]])
+def test_any_partitions_make_the_same_table(session, corpus, tmp_path, monkeypatch, borders):
+    """With tasks that spill, borders from a sample and bad ones, which leave partitions empty."""
+    one = config_for(corpus, tmp_path / "one")
+    count(session, one)
+    monkeypatch.setattr(partitions, "_LEAST_TEXT", 1000)
+    monkeypatch.setattr(partitions, "_SAMPLE_OF_TEXT", 1)
+    if borders:
+        monkeypatch.setattr("shardpiece.pipeline.count.choose_borders", lambda *_: borders)
+    several = config_for(corpus, tmp_path / "several", count__memory_per_task="1MiB", count__task_size="1MiB")
+    count(session, several)
+    a, b = WordTable.read(one.words_path), WordTable.read(several.words_path)
+    assert a.fingerprint == b.fingerprint
+    assert a.table.combine_chunks() == b.table.combine_chunks()
+    assert {**a.metadata, "files": 0} == {**b.metadata, "files": 0}
+    names = [file["name"] for file in b.metadata["files"]]
+    # Of the bad ones, nothing is below the first, above the last, or "t".
+    assert names == [f"part-0000{i}.parquet" for i in ((1, 3) if borders else range(3))]
+    assert all(file["rows"] for file in b.metadata["files"])
+
+
+def test_partitions_follow_the_text_and_the_cores():
+    mb = 1 << 20
+    assert [partitions.choose_partitions(n * mb, 2, 16) for n in (0, 15, 31, 32, 64, 200, 10_000)] == [
+        1,
+        1,
+        1,
+        2,
+        4,
+        4,
+        16,
+    ]
+    assert partitions.choose_partitions(64 * mb, 100, 200) == 4
+    assert partitions.choose_partitions(64 * mb, 100, 3) == 3
+
+
+def test_what_a_sample_cannot_read_costs_balance_only(tmp_path, monkeypatch):
+    monkeypatch.setattr(partitions, "_SAMPLE_OF_TEXT", 1)
+    rows = [{"id": str(i), "text": f"w{i:04} ", "lang": "en"} for i in range(400)]
+    path = write_corpus(tmp_path, rows, files=2) / "part-00000.parquet"
+    plan = plan_input(list_files([str(tmp_path)]), Columns("text", group="lang"))
+    engine = TextEngine("whitespace_split")
+    whole = partitions.choose_borders(plan, Columns("text", group="lang"), engine, 4)
+    assert len(whole) == 3
+    assert whole == sorted(whole)
+    assert all(b"w0070" < border < b"w0330" for border in whole)
+    assert whole == partitions.choose_borders(plan, Columns("text", group="lang"), engine, 4)
+    path.write_bytes(b"no Parquet")
+    assert len(partitions.choose_borders(plan, Columns("text", group="lang"), engine, 4)) == 3
+    path.with_name("part-00001.parquet").unlink()
+    assert partitions.choose_borders(plan, Columns("text", group="lang"), engine, 4) == []

@@ -2,7 +2,7 @@
 
 Executors split and count their part of the corpus in a bounded hash table and hand it on sorted, packed, and cut into ranges
 of words. Spark moves these pieces, some megabytes each, to the task of their range, which merges them, adds up equal words
-and writes a Parquet file. A row of Spark's per word instead took four times as long in all.
+and writes a Parquet file. A row of Spark's per word instead took three times as long in all.
 """
 
 import json

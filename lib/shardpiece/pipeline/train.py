@@ -110,7 +110,7 @@ def train(config: JobConfig, session: Callable | None = None) -> StageReport:
         raise KeyboardInterrupt
     for size in sorted(outputs, reverse=True):
         tables = words.WordTable.read_parts(source, manifest) if table is None else [table]
-        metadata = _write(trained, size, tables, outputs[size], keys[size])
+        metadata = _write(trained, size, tables, outputs[size], keys[size], config.train.threads)
         finished[size] = metadata
     return _report(finished[largest], time.monotonic() - began, figures=trained.figures)
 
@@ -153,12 +153,12 @@ def _train_on_cluster(config: JobConfig, engine, manifest, source, session, moni
     return bpe.train_sizes(elsewhere(engine, config.train, origin), monitor, initial=initial, learn=learn)
 
 
-def _write(trained: Trained, size: int, tables: Iterable[words.WordTable], output: str, key: str) -> dict:
+def _write(trained: Trained, size: int, tables: Iterable[words.WordTable], output: str, key: str, threads: int) -> dict:
     """The artifact of one size; returns its metadata."""
     tokenizer = trained.tokenizers[size]
     tokenizer.provenance["key"] = key
     transplant = trained.transplant if tokenizer is trained.largest else None
-    files = artifact.to_files(tokenizer, _reports(tokenizer, tables, transplant))
+    files = artifact.to_files(tokenizer, _reports(tokenizer, tables, transplant, threads))
     del files[artifact.METADATA_FILE]
     for name, content in files.items():
         storage.write_bytes(storage.join(output, name), content)
@@ -167,8 +167,8 @@ def _write(trained: Trained, size: int, tables: Iterable[words.WordTable], outpu
     return metadata
 
 
-def _reports(tokenizer: Tokenizer, tables: Iterable[words.WordTable], transplant) -> dict[str, bytes]:
-    frequencies = report.token_frequencies(tokenizer, tables)
+def _reports(tokenizer: Tokenizer, tables: Iterable[words.WordTable], transplant, threads: int) -> dict[str, bytes]:
+    frequencies = report.token_frequencies(tokenizer, tables, threads)
     unused = report.never_used(tokenizer, frequencies)
     tokenizer.provenance["tokens_never_used"] = unused
     if unused:

@@ -94,8 +94,8 @@ class BPEModel:
                 pieces[i] = bytes([b])
         return pieces
 
-    def encoder(self) -> "BPEEncoder":
-        return BPEEncoder(self)
+    def encoder(self, cache_bytes: int = 64 << 20) -> "BPEEncoder":
+        return BPEEncoder(self, cache_bytes)
 
     def characters(self) -> np.ndarray:
         """int32 [code points, 4]: the id of a character in the middle of a word, and as its first, last and only one; -1

@@ -40,7 +40,9 @@ class Model(Protocol):
         """What each id says, byte pieces as their byte."""
         ...
 
-    def encoder(self) -> Encoder: ...
+    def encoder(self, cache_bytes: int = 0) -> Encoder:
+        """``cache_bytes``: about how much memory a cache of words may take, for models that keep one."""
+        ...
 
 
 def byte_piece(b: int) -> bytes:

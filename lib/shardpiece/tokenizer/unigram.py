@@ -88,8 +88,8 @@ class UnigramModel:
                     result[i] = bytes([b])
         return result
 
-    def encoder(self) -> "UnigramEncoder":
-        return UnigramEncoder(self)
+    def encoder(self, cache_bytes: int = 64 << 20) -> "UnigramEncoder":
+        return UnigramEncoder(self, cache_bytes)
 
     @cached_property
     def trie(self) -> tuple[np.ndarray, np.ndarray]:

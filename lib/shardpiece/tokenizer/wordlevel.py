@@ -39,7 +39,7 @@ class WordLevelModel:
     def pieces(self) -> list[bytes | None]:
         return list(self.vocab)
 
-    def encoder(self) -> "WordLevelEncoder":
+    def encoder(self, cache_bytes: int = 0) -> "WordLevelEncoder":
         return WordLevelEncoder(self)
 
 

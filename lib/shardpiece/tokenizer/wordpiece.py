@@ -58,7 +58,7 @@ class WordPieceModel:
     def pieces(self) -> list[bytes | None]:
         return list(self.vocab)
 
-    def encoder(self) -> "WordPieceEncoder":
+    def encoder(self, cache_bytes: int = 0) -> "WordPieceEncoder":
         return WordPieceEncoder(self)
 
 
