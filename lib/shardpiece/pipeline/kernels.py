@@ -14,7 +14,9 @@ from shardpiece.text.engine import TextEngine
 from shardpiece.train_config import TrainConfig
 from shardpiece.training import trainers
 from shardpiece.training.monitor import Monitor
+from shardpiece.words import packed
 from shardpiece.words import table as words
+from shardpiece.words.counter import WordCounter
 
 # Letters of several scripts, digits, marks, and everything else that makes a kernel take another path.
 _SAMPLE = "The lowest 1234567 it's é\u0301 ﬁ  x\n\n中文かな हिन्दी ▁a == " * 8
@@ -72,6 +74,9 @@ def exercise() -> bool:
     """Count, encode, decode and train on a few words through every kernel; True when the results are right."""
     table = shardpiece.WordTable.from_texts(["low lower lowest"] * 3, "gpt2")
     words.content_sums(table.table)
+    counter = WordCounter()
+    list(counter.add(table.engine.split(Documents.from_strings(["low lower lowest"]))))
+    list(packed.merge([piece for _, piece in counter.drain_packed([b"lower"])]))
     text = "lowest " + "=" * 300
     tokenizer = shardpiece.train_bpe(table, 262)
     tokens, _ = tokenizer.encode_documents(Documents.from_arrow(pa.array([text])))
