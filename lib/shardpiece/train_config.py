@@ -50,7 +50,17 @@ def _size(value: Any) -> Any:
     return int(match[1]) * (1024 if match[2] in "kK" else 1 << 20) if match else value
 
 
-StringList = Annotated[list[str], BeforeValidator(as_list)]
+def _encodable(values: list[str]) -> list[str]:
+    for value in values:
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            raise ValueError(f"{value!a} is not valid Unicode text") from None
+    return values
+
+
+StringList = Annotated[list[str], BeforeValidator(as_list), AfterValidator(_encodable)]
+Count = Annotated[int, Field(ge=1, le=1 << 62)]
 PathText = Annotated[str, AfterValidator(not_blank)]
 Memory = Annotated[ByteSize, Field(ge=1 << 20)]
 
@@ -64,7 +74,7 @@ class SeparateConfig(Section):
 
     letters_and_digits: bool = Field(False, description="no token with a letter and a digit")
     scripts: bool = Field(False, description="no token with two scripts, as SentencePiece's split_by_unicode_script")
-    max_digits: int | None = Field(None, ge=1, description="no token with more digits")
+    max_digits: int | None = Field(None, ge=1, le=1 << 16, description="no token with more digits")
 
 
 class ParityConfig(Section):
@@ -72,10 +82,10 @@ class ParityConfig(Section):
 
     num_global: int = Field(0, ge=0, description="so many merges of plain BPE first")
     window: int | None = Field(
-        100, ge=1, description="a group is passed over that was chosen too often in so many merges"
+        100, ge=1, le=1 << 31, description="a group is passed over that was chosen too often in so many merges"
     )
-    alpha: float = Field(2.0, gt=0, description="too often: alpha times its even share of the window")
-    units: dict[str, int] | None = Field(
+    alpha: float = Field(2.0, gt=0, le=1e6, description="too often: alpha times its even share of the window")
+    units: dict[str, Count] | None = Field(
         None, description="by group, what its tokens are counted per (parallel lines); default: its bytes"
     )
     development: str | None = Field(
@@ -87,10 +97,13 @@ class CutConfig(Section):
     """Exact reduction of the word table in the course of training: cut and deduplicate."""
 
     floor: int | None = Field(
-        None, ge=1, description="the lowest count that a merge is expected to have; default: found"
+        None, ge=1, le=1 << 62, description="the lowest count that a merge is expected to have; default: found"
     )
     max_symbols: int = Field(
-        100_000_000, ge=1, description="most symbols of a reduced table, 32 bytes each, where a higher floor can be had"
+        100_000_000,
+        ge=1,
+        le=1 << 31,
+        description="most symbols of a reduced table, 32 bytes each, where a higher floor can be had",
     )
     where: Literal["driver", "spark"] = Field(
         "driver", description="spark: the first merges and the cut on executors, for tables that the driver cannot hold"
@@ -109,7 +122,7 @@ class UnigramConfig(Section):
     """The search of Unigram (Kudo 2018), with SentencePiece's names and defaults."""
 
     seed_size: int = Field(1_000_000, ge=1, description="pieces to begin with")
-    shrinking_factor: float = Field(0.75, gt=0, lt=1, description="pieces kept by each pruning")
+    shrinking_factor: float = Field(0.75, ge=0.1, lt=1, description="pieces kept by each pruning")
     sub_iterations: int = Field(2, ge=1, description="EM steps between prunings")
 
 
@@ -123,7 +136,7 @@ class TrainConfig(Section):
     vocab_size: Annotated[int, BeforeValidator(_size)] = Field(
         32_768, ge=1, le=1 << 24, description="tokens in all: alphabet, learned and special tokens"
     )
-    vocab_sizes: Annotated[list[int], BeforeValidator(_sizes)] = Field(
+    vocab_sizes: Annotated[list[Annotated[int, Field(ge=1, le=1 << 24)]], BeforeValidator(_sizes)] = Field(
         [], description="several sizes from one training, each below the output in a directory of its size"
     )
     min_frequency: int | None = Field(
@@ -144,7 +157,7 @@ class TrainConfig(Section):
     separate: SeparateConfig = SeparateConfig()
     sentencepiece: SentencePieceConfig = SentencePieceConfig()
     criterion: Literal["likelihood", "frequency"] = Field("likelihood", description="WordPiece: how merges are chosen")
-    max_word_characters: int = Field(100, ge=1, description="WordPiece: longer words are unknown")
+    max_word_characters: int = Field(100, ge=1, le=1 << 30, description="WordPiece: longer words are unknown")
     reserved_tokens: StringList = Field(
         [], description="texts that are tokens ahead of all learned ones, such as runs of 2, 4, 8 spaces"
     )
@@ -157,7 +170,9 @@ class TrainConfig(Section):
         1, ge=1, le=65_536, description="pad the vocabulary with reserved slots to a multiple of this"
     )
     continue_from: str | None = Field(None, description="a tokenizer whose vocabulary is kept and extended")
-    min_count: int = Field(1, ge=1, description="leave out words that are rarer; what that prunes is reported")
+    min_count: int = Field(
+        1, ge=1, le=1 << 62, description="leave out words that are rarer; what that prunes is reported"
+    )
     weights: dict[str, float | int | str] | None = Field(None, description="share of each group in the mixture")
     temperature: float | None = Field(
         None, ge=0, le=1, description="shares of the groups as n^temperature, n their bytes"
@@ -165,7 +180,7 @@ class TrainConfig(Section):
     parity: ParityConfig | None = Field(None, description="parity-aware BPE over the groups of the word table")
     cut: CutConfig | None = Field(None, description="exact reduction of the word table while training")
     unigram: UnigramConfig = UnigramConfig()
-    threads: int = Field(0, ge=0, description="0: as many as there are cores; no result depends on it")
+    threads: int = Field(0, ge=0, le=1024, description="0: as many as there are cores; no result depends on it")
     checkpoint_seconds: float = Field(300, gt=0, description="how often the merges so far are written down")
 
     @model_validator(mode="before")
@@ -197,10 +212,7 @@ class TrainConfig(Section):
     @model_validator(mode="after")
     def _fitting(self) -> "TrainConfig":
         for token in self.special_tokens:
-            try:
-                size = len(token.encode())
-            except UnicodeEncodeError:
-                raise ValueError(f"special_tokens: {token!a} is not valid Unicode text") from None
+            size = len(token.encode())
             if size > 512:
                 raise ValueError(f"special_tokens: {token[:40]!r}... has more than 512 bytes")
             if size < 2:
@@ -215,7 +227,17 @@ class TrainConfig(Section):
             raise ValueError(
                 f"style {self.style} does not go with algorithm {self.algorithm} (which takes {', '.join(allowed) or 'none'})"
             )
-        self._only("bpe", "parity", "cut", "continue_from", "reserved_tokens")
+        self._only(("bpe",), "parity", "cut", "continue_from", "reserved_tokens")
+        self._only(("bpe", "wordpiece"), "separate")
+        self._only(("bpe", "wordpiece", "word"), "min_frequency")
+        self._only(("bpe", "wordpiece", "character"), "limit_alphabet")
+        self._only(("bpe", "wordpiece", "unigram"), "max_token_length")
+        if self.byte_fallback and self.style != "sentencepiece":
+            raise ValueError("byte_fallback goes with style sentencepiece")
+        if self.reserved_tokens and self.style not in ("byte-level", "sentencepiece"):
+            raise ValueError("reserved_tokens go with the styles byte-level and sentencepiece")
+        if self.continue_from and (self.reserved_tokens or self.max_token_length):
+            raise ValueError("continue_from does not go with reserved_tokens or max_token_length")
         if self.parity and (self.cut or self.continue_from or self.reserved_tokens):
             raise ValueError("parity does not go with cut, continue_from or reserved_tokens")
         if self.parity and self.parity.development and self.style != "byte-level":
@@ -254,10 +276,10 @@ class TrainConfig(Section):
                 )
         return self
 
-    def _only(self, algorithm: str, *names: str) -> None:
-        given = [name for name in names if getattr(self, name)]
-        if given and self.algorithm != algorithm:
-            raise ValueError(f"{given[0]} goes with algorithm {algorithm}, not with {self.algorithm}")
+    def _only(self, algorithms: tuple[str, ...], *names: str) -> None:
+        given = [name for name in names if getattr(self, name) != type(self).model_fields[name].default]
+        if given and self.algorithm not in algorithms:
+            raise ValueError(f"{given[0]} goes with algorithm {' or '.join(algorithms)}, not with {self.algorithm}")
 
     @property
     def text_engine(self) -> tuple[Any, Any]:

@@ -14,7 +14,7 @@ import shardpiece
 from shardpiece.config import load_config
 from shardpiece.errors import ConfigError, FormatError
 from shardpiece.pipeline import train as stage
-from shardpiece.pipeline.checkpoint import CHECKPOINT_FILE, Checkpoint
+from shardpiece.pipeline.checkpoint import CHECKPOINT_FILE, Checkpoint, read_checkpoint
 from shardpiece.pipeline.count import count
 
 
@@ -102,15 +102,19 @@ def test_resume_goes_on_from_the_checkpoint(words, tmp_path, capfd):
 def test_a_damaged_checkpoint_is_named(words, tmp_path):
     trained(words, tmp_path / "t")
     key = json.loads((tmp_path / "t" / "shardpiece.json").read_text())["provenance"]["key"]
-    checkpoint = Checkpoint(str(tmp_path), key, 1)
-    assert checkpoint.read() is None
+    assert read_checkpoint(str(tmp_path), key) is None
     (tmp_path / "_started.json").write_text(json.dumps({"key": key}))
-    (tmp_path / CHECKPOINT_FILE).write_bytes(b"\x93NUMPY no")
-    with pytest.raises(FormatError, match="damaged"):
-        checkpoint.read()
-    np.save(tmp_path / CHECKPOINT_FILE, np.zeros((3, 2)))
-    with pytest.raises(FormatError, match="holds no merges"):
-        checkpoint.read()
+    for content in (b"\x93NUMPY no", b"PK\x03\x04aaaa", b""):
+        (tmp_path / CHECKPOINT_FILE).write_bytes(content)
+        with pytest.raises(FormatError, match="damaged"):
+            read_checkpoint(str(tmp_path), key)
+    for bad in (np.zeros((3, 2)), np.zeros((3, 3)), np.full((3, 3), 1 << 40), np.full((3, 3), -5)):
+        np.save(tmp_path / CHECKPOINT_FILE, bad)
+        with pytest.raises(FormatError, match="damaged"):
+            read_checkpoint(str(tmp_path), key)
+    np.save(tmp_path / CHECKPOINT_FILE, np.array([[1, 2, 3]]))
+    assert read_checkpoint(str(tmp_path), key).tolist() == [[1, 2, 3]]
+    assert read_checkpoint(str(tmp_path), "another") is None
 
 
 def test_interrupting_leaves_a_tokenizer_and_resume_finishes_it(words, tmp_path):
@@ -186,9 +190,28 @@ def test_parity_is_reported(words, tmp_path):
     trained(words, tmp_path / "t", parity={"num_global": 20})
     provenance = json.loads((tmp_path / "t" / "shardpiece.json").read_text())["provenance"]
     assert set(provenance["parity"]["costs"]) == {"en", "mul"}
-    assert sum(provenance["parity"]["merges"].values()) == provenance["merges"] - 20
     with pytest.raises(ConfigError, match=r"parity\.units: .* en, mul"):
         trained(words, tmp_path / "u", parity={"units": {"en": 3}})
+
+
+def test_mistakes_leave_what_is_there(words, tmp_path):
+    trained(words, tmp_path / "t")
+    before = {path.name: path.read_bytes() for path in (tmp_path / "t").iterdir()}
+    for mistake in ({"weights": {"en": 1}}, {"algorithm": "unigram", "vocab_size": 10}):
+        config = load_config(None, {"train.words": words, "train.output": str(tmp_path / "t"), "overwrite": True,
+                                    **{f"train.{key}": value for key, value in mistake.items()}})  # fmt: skip
+        with pytest.raises(ConfigError):
+            stage.train(config)
+        assert {path.name: path.read_bytes() for path in (tmp_path / "t").iterdir()} == before
+        with pytest.raises(ConfigError):
+            trained(words, tmp_path / "new", **mistake)
+        assert not (tmp_path / "new").exists()
+
+
+def test_resume_of_what_has_no_checkpoint_says_so(words, tmp_path, capfd):
+    for number, given in enumerate(({"algorithm": "wordpiece"}, {"parity": {}})):
+        trained(words, tmp_path / f"{number}", resume=True, **given)
+        assert "has no checkpoint, it begins anew" in capfd.readouterr().err
 
 
 @pytest.mark.parametrize("where", ["driver", "spark"])

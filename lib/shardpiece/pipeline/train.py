@@ -11,12 +11,13 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
+import numpy as np
 import pyarrow.parquet as pq
 
 from shardpiece import storage
 from shardpiece.config import JobConfig
-from shardpiece.errors import FormatError
-from shardpiece.pipeline.checkpoint import CHECKPOINT_FILE, Checkpoint
+from shardpiece.errors import FormatError, TrainingError
+from shardpiece.pipeline.checkpoint import CHECKPOINT_FILE, Checkpoint, read_checkpoint
 from shardpiece.pipeline.interrupt import stop_on_signal
 from shardpiece.pipeline.kernels import prepare_kernels, prepare_training
 from shardpiece.pipeline.outputs import OutputKind
@@ -26,6 +27,7 @@ from shardpiece.pipeline.report import StageReport
 from shardpiece.pipeline.tasks import plan_key
 from shardpiece.text.engine import TextEngine
 from shardpiece.tokenizer import artifact
+from shardpiece.tokenizer.formats import sentencepiece_tokenizer
 from shardpiece.tokenizer.pieces import readable
 from shardpiece.tokenizer.tokenizer import Tokenizer
 from shardpiece.training import bpe, report, trainers
@@ -87,16 +89,14 @@ def train(config: JobConfig, session: Callable | None = None) -> StageReport:
             raise FormatError(f"{source}: the rows are not those that {words.MANIFEST} was written for; count again")
         log(f"train: {len(table):,} distinct words read from {source}")
 
-    checkpoint = Checkpoint(outputs[largest], keys[largest], config.train.checkpoint_seconds)
-    initial = checkpoint.read() if config.resume else None
-    if config.resume:
-        log(
-            f"train: {len(initial):,} merges of a checkpoint"
-            if initial is not None
-            else "train: no checkpoint to resume"
-        )
-    for size, path in outputs.items():
-        OUTPUT.start(path, keys[size], resume=initial is not None)
+    initial = _checkpoint_to_resume(config, outputs[largest], keys[largest])
+
+    def start() -> None:
+        """Nothing that is there is touched before there is something to put in its place."""
+        for size, path in outputs.items():
+            OUTPUT.start(path, keys[size], resume=initial is not None)
+
+    checkpoint = Checkpoint(outputs[largest], keys[largest], config.train.checkpoint_seconds, start)
     with _shown() as (on_progress, stop):
         monitor = Monitor(on_progress, checkpoint.offer, stop, lambda line: log(f"train: {line}"))
         if spark:
@@ -106,11 +106,12 @@ def train(config: JobConfig, session: Callable | None = None) -> StageReport:
     if not trained.complete:
         if trained.checkpoint is not None:
             checkpoint.write(trained.checkpoint)
+        checkpoint.start()
         _keep_partial(trained, outputs[largest], keys[largest])
         raise KeyboardInterrupt
     for size in sorted(outputs, reverse=True):
-        tables = words.WordTable.read_parts(source, manifest) if table is None else [table]
-        metadata = _write(trained, size, tables, outputs[size], keys[size], config.train.threads)
+        tables = _checked_parts(source, manifest) if table is None else [table]
+        metadata = _write(trained, size, tables, outputs[size], keys[size], config.train.threads, checkpoint.start)
         finished[size] = metadata
     return _report(finished[largest], time.monotonic() - began, figures=trained.figures)
 
@@ -139,11 +140,13 @@ def _train_on_cluster(config: JobConfig, engine, manifest, source, session, moni
 
     def learn(prepared, start, n_merges, reserved, known, monitor):
         cut = config.train.cut
+        if not manifest["distinct_words"]:
+            raise TrainingError("the word table is empty: nothing to train on")
         result, certificate = reduce_and_learn(
             session, source, start.alphabet, n_merges, floor=cut.floor, max_symbols=cut.max_symbols,
             **bpe.loop_settings(prepared, start, reserved, known, monitor),
         )  # fmt: skip
-        return result, {"cut": certificate.to_json()}
+        return result, {"cut": bpe.certified(certificate)}
 
     origin = {
         "fingerprint": manifest["fingerprint"],
@@ -153,13 +156,19 @@ def _train_on_cluster(config: JobConfig, engine, manifest, source, session, moni
     return bpe.train_sizes(elsewhere(engine, config.train, origin), monitor, initial=initial, learn=learn)
 
 
-def _write(trained: Trained, size: int, tables: Iterable[words.WordTable], output: str, key: str, threads: int) -> dict:
+def _write(
+    trained: Trained, size: int, tables: Iterable[words.WordTable], output: str, key: str, threads: int, start: Callable
+) -> dict:
     """The artifact of one size; returns its metadata."""
     tokenizer = trained.tokenizers[size]
     tokenizer.provenance["key"] = key
     transplant = trained.transplant if tokenizer is trained.largest else None
+    problem = sentencepiece_tokenizer.problem(tokenizer)
+    if problem and tokenizer.provenance["settings"].get("style") == "sentencepiece":
+        log(f"train: no tokenizer.model is written: {problem}")
     files = artifact.to_files(tokenizer, _reports(tokenizer, tables, transplant, threads))
     del files[artifact.METADATA_FILE]
+    start()
     for name, content in files.items():
         storage.write_bytes(storage.join(output, name), content)
     metadata = artifact.metadata(tokenizer, files)
@@ -179,6 +188,28 @@ def _reports(tokenizer: Tokenizer, tables: Iterable[words.WordTable], transplant
         pq.write_table(transplant, buffer)
         files[artifact.TRANSPLANT_FILE] = buffer.getvalue()
     return files
+
+
+def _checked_parts(source: str, manifest: dict) -> Iterator[words.WordTable]:
+    """The parts of a table that was not read as a whole. Raises FormatError at the end when they are not those that were
+    counted."""
+    sums = np.zeros(2, np.uint64)
+    for part in words.WordTable.read_parts(source, manifest):
+        sums += words.content_sums(part.table)
+        yield part
+    if words.fingerprint(sums, manifest["engine_fingerprint"]) != manifest["fingerprint"]:
+        raise FormatError(f"{source}: the rows are not those that {words.MANIFEST} was written for; count again")
+
+
+def _checkpoint_to_resume(config: JobConfig, output: str, key: str):
+    if not config.resume:
+        return None
+    if not bpe.has_checkpoint(config.train):
+        log(f"train: algorithm {config.train.algorithm} with these settings has no checkpoint, it begins anew")
+        return None
+    found = read_checkpoint(output, key)
+    log(f"train: {len(found):,} merges of a checkpoint" if found is not None else "train: no checkpoint to resume")
+    return found
 
 
 def _keep_partial(trained: Trained, output: str, key: str) -> None:

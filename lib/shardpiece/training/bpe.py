@@ -2,22 +2,22 @@
 
 import itertools
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from shardpiece.errors import ConfigError
+from shardpiece.errors import ConfigError, FormatError
 from shardpiece.text.engine import TextEngine
 from shardpiece.text.pretokenizers import PreTokenizer, Setting
 from shardpiece.tokenizer.bpe import CHARACTERS, BPEModel
-from shardpiece.tokenizer.formats.byte_alphabet import byte_level_order
+from shardpiece.tokenizer.formats.byte_alphabet import byte_level_order, unspell
 from shardpiece.tokenizer.model import byte_piece
 from shardpiece.tokenizer.tokenizer import Tokenizer
 from shardpiece.train_config import TrainConfig
 from shardpiece.training import continuation
 from shardpiece.training.alphabet import character_symbols
-from shardpiece.training.cut import learn_merges_cut
+from shardpiece.training.cut import Certificate, learn_merges_cut
 from shardpiece.training.layout import Layout
 from shardpiece.training.merge_loop import MergeResult, learn_merges
 from shardpiece.training.merge_rules import MergeRules
@@ -28,7 +28,6 @@ from shardpiece.training.trained import Trained
 from shardpiece.words.table import WordTable
 
 PREFIX, SUFFIX = b"##", b"</w>"
-NOTHING_KNOWN = np.empty((0, 3), np.int64)
 
 
 def train_bpe(
@@ -56,6 +55,7 @@ def train_bpe(
     config = settings("bpe", {"vocab_size": vocab_size, **given})
     defaults = Monitor()
     monitor = Monitor(progress or defaults.progress, log=log or defaults.log)
+    config = continuation.in_style_of(continue_from, config)
     return train_sizes(prepare(words, config, engine, monitor), monitor, base=continue_from).largest
 
 
@@ -78,8 +78,11 @@ def train_sizes(
     for size in sizes:
         layout.room(size, least, start.what)
     wanted = sizes[-1] - layout.size - least
+    check_special(
+        layout.special_tokens, [*start.alphabet, *(byte_piece(b) for b in range(256) if config.byte_fallback)]
+    )
     known = np.append(start.initial, np.full((len(start.initial), 1), -1), axis=1) if initial is None else initial
-    reserved = (*layout.reserved_texts(), *start.reserved)
+    reserved = (*layout.reserved_texts(len(base.special_tokens) if base else 0), *start.reserved)
     learn = learn or (_learn_parity if config.parity else _learn)
     result, facts = learn(prepared, start, wanted + len(start.initial), reserved, known, monitor)
     counts = with_known(result.counts, known)
@@ -93,7 +96,7 @@ def train_sizes(
     for size in sizes:
         merges = min(size - layout.size - least, found) + len(start.initial)
         last = int(counts[merges - 1]) if merges > len(start.initial) else None
-        provenance = prepared.provenance(merges=merges, last_merge_count=last, **facts)
+        provenance = prepared.provenance(merges=merges, last_merge_count=last, **(facts if size == sizes[-1] else {}))
         if not result.complete:
             provenance["partial"] = True
         tokenizers[size] = start.assemble(result.merges[:merges], provenance)
@@ -101,9 +104,20 @@ def train_sizes(
     figures = {"merges": found}
     if found:
         figures["count of the last merge"] = int(counts[-1])
-    return Trained(
-        tokenizers, result.complete, figures, transplant, None if result.complete else _so_far(result, known)
-    )
+    resumable = not result.complete and has_checkpoint(config)
+    return Trained(tokenizers, result.complete, figures, transplant, _so_far(result, known) if resumable else None)
+
+
+def has_checkpoint(config: TrainConfig) -> bool:
+    """Whether a training that was stopped can go on: whether its merges say all there is to know."""
+    return config.algorithm == "bpe" and not (config.parity and config.parity.window is not None)
+
+
+def check_special(texts: Sequence[str], ordinary: Sequence[bytes]) -> None:
+    """Raises ConfigError for a special token that is an ordinary one from the beginning."""
+    clash = [text for text in texts if text.encode() in set(ordinary)]
+    if clash:
+        raise ConfigError(f"special_tokens: {clash[0]!r} is an ordinary token of the vocabulary already")
 
 
 @dataclass(frozen=True)
@@ -131,6 +145,7 @@ class Start:
 def _start_from(base: Tokenizer, prepared: Prepared) -> Start:
     continuation.check_base(base, prepared)
     layout = continuation.new_layout(base, prepared.layout)
+    check_special(layout.special_tokens, [piece for piece in base.model.vocab if piece is not None])
     symbols, starts, alphabet, ids = continuation.base_symbols(base, prepared)
 
     def assemble(merges: np.ndarray, provenance: dict) -> Tokenizer:
@@ -157,6 +172,7 @@ def _start(prepared: Prepared) -> Start:
         return Start(
             prepared.data, prepared.starts, prepared.counts, alphabet, prepared.layout, 256 + len(initial),
             f"256 bytes{_and_reserved(initial)}", assemble_bytes, byte_ids, initial,
+            reserved=_spelled_alike(prepared.layout.special_tokens),
         )  # fmt: skip
     if any(step.kind == "byte" for step in prepared.engine.pretokenizer.steps):
         raise ConfigError(
@@ -191,6 +207,19 @@ def _start(prepared: Prepared) -> Start:
     )  # fmt: skip
 
 
+def _spelled_alike(texts: Sequence[str]) -> tuple[bytes, ...]:
+    """The tokens that tokenizer.json would spell as these special tokens are. Raises ConfigError when one is a byte."""
+    alike = []
+    for text in texts:
+        try:
+            alike.append(unspell(text))
+        except FormatError:
+            continue
+        if len(alike[-1]) == 1:
+            raise ConfigError(f"special_tokens: tokenizer.json spells a single byte as {text!r}: choose another text")
+    return tuple(alike)
+
+
 def initial_alphabet(config: TrainConfig) -> list[str]:
     """The user's, and in style sentencepiece ▁: were it unknown, unknown text of two words would be one in SentencePiece."""
     mark = ["▁"] if config.style == "sentencepiece" and "▁" not in config.initial_alphabet else []
@@ -213,7 +242,7 @@ def loop_settings(prepared: Prepared, start: Start, reserved, known: np.ndarray,
         "prefix": start.prefix,
         "rules": merge_rules(config),
         "initial": known[:, :2].astype(np.int32),
-        "progress": merge_progress(monitor, known),
+        "progress": merge_progress(monitor, known if has_checkpoint(config) else None),
         "stop": monitor.stop,
         "log": monitor.log,
     }
@@ -251,7 +280,12 @@ def _learn(
     result, certificate = learn_merges_cut(
         *table, floor=cut.floor, max_symbols=cut.max_symbols, threads=threads, **settings
     )
-    return result, {"cut": certificate.to_json()}
+    return result, {"cut": certified(certificate)}
+
+
+def certified(certificate: Certificate) -> dict:
+    """What the artifact keeps of a certificate: what does not depend on how often the training was stopped."""
+    return {"holds": certificate.holds, "last_count": certificate.last_count}
 
 
 def _learn_parity(prepared: Prepared, start: Start, n_merges: int, reserved, known, monitor: Monitor):
@@ -270,8 +304,7 @@ def _learn_parity(prepared: Prepared, start: Start, n_merges: int, reserved, kno
         development=_development(prepared), **settings,
     )  # fmt: skip
     costs = dict(zip(names, result.costs.tolist(), strict=True))
-    chosen = np.bincount(result.groups[result.groups >= 0], minlength=len(names)).tolist()
-    return result, {"parity": {"costs": costs, "merges": dict(zip(names, chosen, strict=True))}}
+    return result, {"parity": {"costs": costs}}
 
 
 def _development(prepared: Prepared):
@@ -299,15 +332,16 @@ def with_known(counts: np.ndarray, known: np.ndarray) -> np.ndarray:
     return np.concatenate([known[: len(counts), 2], counts[len(known) :]])
 
 
-def merge_progress(monitor: Monitor, known: np.ndarray = NOTHING_KNOWN):
-    """What the merge loop calls: tells the monitor, and hands it the merges so far with their counts."""
+def merge_progress(monitor: Monitor, known: np.ndarray | None):
+    """What the merge loop calls: tells the monitor, and hands it the merges so far with their counts, unless ``known`` is
+    None, because they are not enough to go on from."""
 
     def progress(state) -> None:
         figures = {"merges": state.done}
         if state.left is not None:
             figures |= {"pair": (state.left, state.right), "count": state.count}
         monitor.progress(state.done / max(1, state.total), figures)
-        if monitor.checkpoint is not None:
+        if monitor.checkpoint is not None and known is not None:
             monitor.checkpoint(lambda: _so_far(state.result(), known))
 
     return progress
@@ -337,6 +371,8 @@ def _assemble_characters(prepared, alphabet, order, byte_pieces, merges, provena
     ids = np.empty(len(spellings), np.int32)
     ids[sequence] = layout.first + len(byte_pieces) + np.arange(len(sequence))
     special = layout.ids(len(vocab) - layout.first)
+    # The unknown token is to be among those of the model, also where it stands behind them.
+    vocab += [None] * (len(special) - layout.first)
     model = BPEModel(
         tuple(vocab),
         ids[merges],

@@ -12,16 +12,28 @@ import pyarrow as pa
 from shardpiece.errors import ConfigError
 from shardpiece.kernel_cache import read_only
 from shardpiece.text.documents import Words
-from shardpiece.tokenizer.bpe import BPEModel
+from shardpiece.tokenizer.bpe import BYTES, BPEModel
 from shardpiece.tokenizer.tokenizer import Tokenizer
+from shardpiece.train_config import TrainConfig
 from shardpiece.training.layout import Layout
 from shardpiece.training.prepare import Prepared
 
 
+def in_style_of(base: Tokenizer | None, config: TrainConfig) -> TrainConfig:
+    """``config`` with the style of the tokenizer that is extended. Raises ConfigError for one that is no BPE."""
+    if base is None:
+        return config
+    model = base.model
+    if model.kind != "bpe":
+        raise ConfigError(f"continue_from takes a BPE tokenizer, not one of kind {model.kind}")
+    style = "byte-level" if model.alphabet == BYTES else "end-of-word" if model.suffix else "continuing"
+    if style == "continuing" and not model.prefix:
+        style = "sentencepiece"
+    return config.model_copy(update={"style": style})
+
+
 def check_base(base: Tokenizer, prepared: Prepared) -> None:
     """Raises ConfigError for a tokenizer that cannot be extended with this table."""
-    if base.model.kind != "bpe":
-        raise ConfigError(f"continue_from takes a BPE tokenizer, not one of kind {base.model.kind}")
     if base.engine.fingerprint != prepared.engine.fingerprint:
         raise ConfigError(
             f"continue_from: the tokenizer has {base.engine.name}, and the word table was counted with "

@@ -64,7 +64,8 @@ class Layout:
             ids[name] = n_tokens + self.size + i
         return ids
 
-    def reserved_texts(self) -> tuple[bytes, ...]:
-        """What no learned token may spell."""
-        names = [f"<|reserved_{i}|>" for i in range(self.reserved_slots + self.multiple_of + len(self.special_tokens))]
-        return tuple(text.encode() for text in (*self.special_tokens, *names[:4096]))
+    def reserved_texts(self, others: int = 0) -> tuple[bytes, ...]:
+        """What no learned token may spell; ``others``: how many names of slots may be taken already."""
+        n = self.reserved_slots + self.multiple_of + len(self.special_tokens) + others
+        names = [f"<|reserved_{i}|>" for i in range(n)]
+        return tuple(text.encode() for text in (*self.special_tokens, *names))

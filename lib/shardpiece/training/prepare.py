@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
+import pyarrow.compute as pc
 from pydantic import ValidationError
 
 from shardpiece.errors import ConfigError, TrainingError
@@ -16,7 +17,7 @@ from shardpiece.training.layout import Layout
 from shardpiece.training.merge_loop import MAX_WORD_BYTES
 from shardpiece.training.monitor import Monitor
 from shardpiece.words.table import SCHEMA, WordTable
-from shardpiece.words.weights import pruned, weigh
+from shardpiece.words.weights import MAX_BYTES, pruned, weigh
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,7 @@ class Prepared:
         """In weighted counts."""
         if self.config.min_frequency is None:
             return 1
-        return -(-self.config.min_frequency * self.scale.numerator // self.scale.denominator)
+        return min(1 << 62, -(-self.config.min_frequency * self.scale.numerator // self.scale.denominator))
 
     def provenance(self, **more) -> dict:
         settings = self.config.model_dump(mode="json", exclude={"words", "output", "threads", "checkpoint_seconds"})
@@ -75,13 +76,16 @@ def prepare(
     layout = Layout(config.special_tokens, config.special_tokens_at, config.reserved_slots, config.multiple_of)
     origin = {"fingerprint": words.fingerprint}
     table, scale = words, Fraction(1)
+    _check_counts(words)
     if config.min_count > 1:
         table, mass = pruned(table, config.min_count)
         origin["min_count"] = config.min_count
         origin["pruned_bytes"] = {group: gone for group, (_, gone) in mass.items() if gone}
         monitor.log(f"min_count {config.min_count} leaves out {_shares(mass)}")
     if config.weights is not None or config.temperature is not None:
-        weighted = weigh(table, weights=config.weights, temperature=config.temperature)
+        weighted = weigh(
+            table, weights=config.weights, temperature=config.temperature, max_bytes=MAX_BYTES // _margin(config)
+        )
         table, scale = weighted.table, weighted.scale
         origin["multipliers"] = weighted.multipliers
         origin["scale"] = str(scale)
@@ -100,9 +104,27 @@ def prepare(
         data, starts, counts = select_words(data, starts, counts, keep)
         groups = None if groups is None else groups[keep]
     if len(counts) == 0:
-        raise TrainingError("the word table is empty: nothing to train on")
+        left = "" if len(words) == 0 else ", min_count and the limit on the length of words aside"
+        raise TrainingError(f"the word table is empty{left}: nothing to train on")
     origin |= {"distinct": len(counts), "total": int(counts.sum())}
     return Prepared(config, engine, layout, table, data, starts, counts, scale, origin, groups, names)
+
+
+def _check_counts(words: WordTable) -> None:
+    """Raises TrainingError for counts that are none, or that 64 bits cannot add up."""
+    counts = words.table["count"].to_numpy()
+    lengths = pc.binary_length(words.table["word"]).to_numpy()
+    if len(counts) and int(counts.min()) < 1:
+        raise TrainingError("word counts must be positive")
+    if float((counts.astype(np.float64) * lengths).sum()) >= 2.0**62:
+        raise TrainingError("the table's total count times word length exceeds 2^62; scale the counts down")
+
+
+def _margin(config: TrainConfig) -> int:
+    """By how much trainers multiply bytes: Unigram by the length of pieces, parity-aware BPE by that of an alphabet's."""
+    if config.algorithm == "unigram":
+        return config.max_token_length or 16
+    return 16 if config.parity else 1
 
 
 def elsewhere(engine: TextEngine, config: TrainConfig, origin: dict) -> Prepared:

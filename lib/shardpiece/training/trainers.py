@@ -5,6 +5,7 @@ import os
 
 import numpy as np
 
+from shardpiece.errors import ConfigError
 from shardpiece.text.engine import TextEngine
 from shardpiece.text.pretokenizers import PreTokenizer, Setting
 from shardpiece.tokenizer.bpe import CHARACTERS, BPEModel
@@ -14,7 +15,7 @@ from shardpiece.tokenizer.unigram import UnigramModel
 from shardpiece.tokenizer.wordlevel import WordLevelModel
 from shardpiece.tokenizer.wordpiece import WordPieceModel
 from shardpiece.train_config import TrainConfig
-from shardpiece.training import baselines, bpe
+from shardpiece.training import baselines, bpe, continuation
 from shardpiece.training.alphabet import CharacterSymbols, character_symbols
 from shardpiece.training.monitor import Monitor
 from shardpiece.training.prepare import Prepared, prepare, settings
@@ -39,6 +40,8 @@ def train(
 
     Raises ConfigError for settings that cannot work, TrainingError when memory does not suffice or the table is empty.
     """
+    if continue_from is not None:
+        given.setdefault("special_tokens", [])
     config = settings(algorithm, given)
     return train_sizes(words, config, engine=engine, base=continue_from, monitor=monitor or Monitor()).largest
 
@@ -54,7 +57,7 @@ def train_sizes(
 ) -> Trained:
     """Train every vocabulary size that ``config`` asks for. ``initial``: what a checkpoint holds, for algorithms that write
     one."""
-    prepared = prepare(words, config, engine, monitor)
+    prepared = prepare(words, continuation.in_style_of(base, config), engine, monitor)
     if config.algorithm == "bpe":
         return bpe.train_sizes(prepared, monitor, initial=initial, base=base)
     return _TRAINERS[config.algorithm](prepared, monitor)
@@ -91,6 +94,7 @@ def _wordpiece(prepared: Prepared, monitor: Monitor) -> Trained:
     config = prepared.config
     symbols = _characters(prepared, bpe.PREFIX)
     rooms = _rooms(prepared, len(symbols.alphabet), f"an alphabet of {len(symbols.alphabet):,}")
+    bpe.check_special(prepared.layout.special_tokens, symbols.alphabet)
     learned = learn_wordpiece(
         symbols,
         max(rooms.values()),
@@ -99,7 +103,8 @@ def _wordpiece(prepared: Prepared, monitor: Monitor) -> Trained:
         prefix=bpe.PREFIX,
         max_token_length=config.max_token_length,
         reserved=prepared.layout.reserved_texts(),
-        progress=bpe.merge_progress(monitor),
+        rules=bpe.merge_rules(config),
+        progress=bpe.merge_progress(monitor, None),
         stop=monitor.stop,
         log=monitor.log,
     )
@@ -121,6 +126,8 @@ def _unigram(prepared: Prepared, monitor: Monitor) -> Trained:
     fallback = [byte_piece(b) for b in range(256)] if config.byte_fallback else []
     what = f"{len(fallback):,} byte pieces and a character" if fallback else "one character"
     rooms = _rooms(prepared, len(fallback) + 1, what)
+    bpe.check_special(prepared.layout.special_tokens, fallback)
+    reserved = {*prepared.layout.reserved_texts(), *fallback}
     tokenizers, complete, figures = {}, True, {}
     for n, (size, room) in enumerate(rooms.items()):
         result = learn_unigram(
@@ -142,12 +149,14 @@ def _unigram(prepared: Prepared, monitor: Monitor) -> Trained:
             stop=monitor.stop,
             log=monitor.log,
         )
-        pieces = [*fallback, *result.pieces]
+        # A piece that the corpus spells like a special token is left to the others.
+        kept = [i for i, piece in enumerate(result.pieces) if piece not in reserved]
+        pieces = [*fallback, *(result.pieces[i] for i in kept)]
 
-        def make(vocab, unk, result=result):
+        def make(vocab, unk, learned=result.scores[kept]):
             scores = np.zeros(len(vocab))
             first = prepared.layout.first
-            scores[first + len(fallback) : first + len(fallback) + len(result.scores)] = result.scores
+            scores[first + len(fallback) : first + len(fallback) + len(learned)] = learned
             byte_ids = np.arange(first, first + 256, dtype=np.int32) if fallback else None
             return UnigramModel(vocab, scores, unk, byte_ids)
 
@@ -170,13 +179,21 @@ def _shown(facts: dict) -> dict:
 
 def _word(prepared: Prepared, monitor: Monitor) -> Trained:
     rooms = _rooms(prepared, 1, "a word")
-    ordered = baselines.word_vocabulary(prepared.data, prepared.starts, prepared.counts, max(rooms.values()))
+    if any(step.kind == "byte" for step in prepared.engine.pretokenizer.steps):
+        raise ConfigError("algorithm word needs words of text, and pre-tokenizer byte leaves none: count with another")
+    reserved = set(prepared.layout.reserved_texts())
+    ordered = baselines.word_vocabulary(
+        prepared.data, prepared.starts, prepared.counts, max(rooms.values()) + len(reserved),
+        min_frequency=prepared.min_frequency,
+    )  # fmt: skip
+    ordered = [word for word in ordered if word not in reserved]
     return Trained({size: _assembled(prepared, WordLevelModel, ordered[:room]) for size, room in rooms.items()})
 
 
 def _character(prepared: Prepared, monitor: Monitor) -> Trained:
     rooms = _rooms(prepared, 1, "a character")
     symbols = _characters(prepared)
+    bpe.check_special(prepared.layout.special_tokens, symbols.alphabet)
     order = np.lexsort((np.arange(len(symbols.alphabet)), -symbols.frequencies))
     ordered = [symbols.alphabet[i] for i in order]
     no_merges = np.empty((0, 2), np.int32)
@@ -191,6 +208,7 @@ def _byte(prepared: Prepared, monitor: Monitor) -> Trained:
     no_merges = np.empty((0, 2), np.int32)
     pieces = baselines.byte_vocabulary()
     tokenizer = _assembled(prepared, lambda vocab, unk: BPEModel(vocab, no_merges), pieces)
+    monitor.log(f"algorithm byte: {tokenizer.vocab_size} tokens, whatever the vocab_size")
     return Trained(dict.fromkeys(prepared.config.sizes, tokenizer))
 
 

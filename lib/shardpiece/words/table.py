@@ -67,12 +67,16 @@ class WordTable:
     ) -> "WordTable":
         """A table from word counts made elsewhere, in the mapping's order. Without ``engine`` the user vouches that
         encoding will split as the counting did."""
-        words = [word.encode() if isinstance(word, str) else bytes(word) for word in counts]
+        sums: dict[bytes, int] = {}
+        for word, count in counts.items():
+            key = word.encode() if isinstance(word, str) else bytes(word)
+            sums[key] = sums.get(key, 0) + count
+        words = list(sums)
         table = pa.table(
             {
                 "word": pa.array(words, pa.large_binary()),
                 "group": pa.array([""] * len(words), pa.string()),
-                "count": pa.array(list(counts.values()), pa.int64()),
+                "count": pa.array(list(sums.values()), pa.int64()),
             }
         )
         return cls(table, _in_memory(TextEngine.of(engine)) if engine else {})
@@ -167,7 +171,7 @@ class WordTable:
         """The rows as they are, a word once for each of its groups: (data uint8, starts int64 [rows + 1], counts int64
         [rows], groups int32 [rows], the names of the groups, sorted)."""
         words = Documents.raw(_one_chunk(self.table["word"]))
-        groups = _one_chunk(self.table["group"]).dictionary_encode()
+        groups = _one_chunk(self.table["group"].fill_null("")).dictionary_encode()
         names = groups.dictionary.to_pylist()
         order = sorted(range(len(names)), key=names.__getitem__)
         place = np.empty(len(names), np.int32)

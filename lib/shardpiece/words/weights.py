@@ -6,6 +6,7 @@ a fixed precision: the same table and weights give the same counts on every mach
 """
 
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import ROUND_HALF_EVEN, Context, Decimal
@@ -22,11 +23,12 @@ from shardpiece.words.table import WordTable
 Number = int | float | str | Fraction | Decimal
 
 MAX_BYTES = 2**61
-"""What count × length of all rows may add up to: no count of a pair is larger, and int64 keeps a margin."""
+"""What count × length of all rows may add up to, at most: no count of a pair is larger, and int64 keeps a margin."""
 
 TOLERANCE = Fraction(1, 1_000_000)
 """How far, relatively, a group's share may lie from the one asked for, where whole multipliers cannot meet it."""
 
+_LARGEST_EXPONENT = 400  # as a float has, with room to spare
 # Far more digits than a multiplier has; a step of its own in any Python, since ln and exp round correctly.
 _DECIMALS = Context(prec=60, rounding=ROUND_HALF_EVEN)
 
@@ -55,7 +57,11 @@ class Weighted:
 
 
 def weigh(
-    table: WordTable, *, weights: Mapping[str, Number] | None = None, temperature: Number | None = None
+    table: WordTable,
+    *,
+    weights: Mapping[str, Number] | None = None,
+    temperature: Number | None = None,
+    max_bytes: int = MAX_BYTES,
 ) -> Weighted:
     """Give every group of ``table`` another share of its bytes.
 
@@ -66,6 +72,8 @@ def weigh(
 
     The multipliers are the smallest integers with the exact ratios where these stay within 64 bits, otherwise the
     largest that do, rounded; every share is then within one millionth of the one asked for.
+
+    ``max_bytes``: what count × length of all weighted rows may add up to, for trainers that need a wider margin.
 
     Raises ConfigError for weights that cannot be (unknown or missing groups, negative ones, nothing but zeros) and for
     a table without groups, TrainingError when whole numbers of 64 bits cannot meet the shares.
@@ -79,7 +87,7 @@ def weigh(
             "(group_column)"
         )
     shares = _given(weights, sizes) if weights is not None else _tempered(temperature, sizes)
-    multipliers = _multipliers(shares, sizes)
+    multipliers = _multipliers(shares, sizes, max_bytes)
 
     factors = np.array([multipliers[group] for group in groups], np.int64)[index]
     kept = factors > 0
@@ -173,8 +181,11 @@ def _fraction(value: Number, what: str) -> Fraction:
     if isinstance(value, int | Fraction | Decimal | str | float | np.integer | np.floating) and not isinstance(
         value, bool
     ):
+        text = str(value).strip()
+        exponent = re.search(r"[eE]([+-]?\d+)$", text)
         try:
-            return Fraction(str(value).strip())
+            if exponent is None or abs(int(exponent[1])) <= _LARGEST_EXPONENT:
+                return Fraction(text)
         except (ValueError, ZeroDivisionError):
             pass
     raise ConfigError(f"{what} {value!r} is not a finite number")
@@ -235,16 +246,16 @@ def _power(n: int, alpha: Fraction) -> Fraction:
     return Fraction(_DECIMALS.exp(_DECIMALS.multiply(exponent, _DECIMALS.ln(Decimal(n)))))
 
 
-def _multipliers(shares: dict[str, Fraction], sizes: dict[str, int]) -> dict[str, int]:
+def _multipliers(shares: dict[str, Fraction], sizes: dict[str, int], max_bytes: int) -> dict[str, int]:
     """One integer per group, such that multiplier × bytes of the groups stand to each other as their shares."""
     ratios = {group: share / sizes[group] if share else Fraction(0) for group, share in shares.items()}
     # With multipliers c · ratio the bytes add up to c. The smallest c that makes all of them whole:
     positive = [ratio for ratio in ratios.values() if ratio]
     exact = Fraction(math.lcm(*(r.denominator for r in positive)), math.gcd(*(r.numerator for r in positive)))
-    if exact < MAX_BYTES:
+    if exact < max_bytes:
         return {group: int(exact * ratio) for group, ratio in ratios.items()}
     # Rounding adds at most half a group's bytes to each.
-    largest = MAX_BYTES - 1 - sum(sizes.values())
+    largest = max_bytes - 1 - sum(sizes.values())
     multipliers = {group: round(largest * ratio) for group, ratio in ratios.items()}
     total = sum(multipliers[group] * sizes[group] for group in sizes)
     for group, share in shares.items():

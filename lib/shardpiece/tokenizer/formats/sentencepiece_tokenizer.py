@@ -15,6 +15,8 @@ def problem(tokenizer: Tokenizer) -> str | None:
         return "SentencePiece has no marks inside or at the end of words"
     if model.unk_id is None or model.unk_id not in tokenizer.special_tokens.values():
         return "SentencePiece needs an unknown token"
+    if any(b"\0" in (piece or b"") for piece in model.vocab) or any("\0" in text for text in tokenizer.special_tokens):
+        return "a piece holds U+0000, which SentencePiece cannot have"
     try:
         sp.normalizer_spec(tokenizer.engine)
     except FormatError as error:
