@@ -35,7 +35,7 @@ def main(args: list[str] | None = None) -> None:
         code = 2
     except (click.Abort, KeyboardInterrupt):
         click.echo(
-            "shardpiece: interrupted; what is finished (stages, and shards of encode) will not be done again", err=True
+            "shardpiece: interrupted; finished stages, and finished shards of encode, will not be done again", err=True
         )
         code = 130
     except Exception as error:
@@ -212,13 +212,15 @@ def count(config_path, settings, inputs, more_inputs, **flags):
     "--temperature", type=float, metavar="A", help="Shares of the groups as n^A, n their bytes; default as counted."
 )
 @click.option("--min-frequency", type=int, metavar="N", help="Stop when the best pair is rarer; default 1.")
-@click.option("--tie-break", metavar="RULE", help="lexicographic (default), id, first_seen, lexicographic_last.")
+@click.option(
+    "--tie-break", metavar="RULE", help="lexicographic (default), id, first_seen, lexicographic_last, sentencepiece."
+)
 @click.option("--alphabet-order", metavar="ORDER", help="Ids of the bytes: byte-level (default) or raw.")
 @click.option("--max-token-length", type=int, metavar="N", help="Longest token, in bytes or characters.")
 @click.option("--special-token", "special_tokens", multiple=True, metavar="TEXT", help="Default: those of the style.")
 @click.option("--resume", is_flag=True, help="Go on from the checkpoint of a training that was stopped.")
 @click.option("--output", "tokenizer_output", metavar="TOKENIZER", help="Directory of the tokenizer.")
-@click.option("--master", metavar="URL", help="Accepted as elsewhere; training runs on this machine.")
+@click.option("--master", metavar="URL", help="For train.cut: {where: spark}; else training needs no Spark.")
 @_common
 def train(config_path, settings, **flags):
     """Train a tokenizer from a word table, on this machine."""

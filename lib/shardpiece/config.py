@@ -1,6 +1,7 @@
 """The typed job configuration: one YAML file drives every command, flags and --set override it."""
 
 import re
+from collections.abc import Iterable
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -40,7 +41,9 @@ class EncodeConfig(Section):
     output: PathText | None = Field(None, description="shard directory; default OUTPUT/shards")
     format: Literal["parquet", "bin"] = "parquet"
     append_eos: bool = Field(False, description="end every document with eos_token, exactly once")
-    eos_token: str = "<|endoftext|>"
+    eos_token: str | None = Field(
+        None, description="the end-of-text token; default: the first of <|endoftext|>, </s> and [SEP] that there is"
+    )
     empty_documents: Literal["keep", "skip"] = Field(
         "keep", description="keep: an empty or null document is a document without text; skip: it is left out"
     )
@@ -48,6 +51,18 @@ class EncodeConfig(Section):
         "text", description="what a place is that spells a special token: ordinary text, that token, or an error"
     )
     shard_size: Memory = Field(ByteSize(256 << 20), description="input text per shard; one row group at least")
+
+    def end_of_text(self, special_tokens: Iterable[str]) -> str:
+        """The token that append_eos appends, one of ``special_tokens``. Raises ConfigError when it is not among them."""
+        known = [*special_tokens]
+        wanted = [self.eos_token] if self.eos_token is not None else ["<|endoftext|>", "</s>", "[SEP]"]
+        for token in wanted:
+            if token in known:
+                return token
+        raise ConfigError(
+            f"encode.append_eos: the end-of-text token {wanted[0]!r} is not among the special tokens "
+            f"({', '.join(known) or 'none'}): set encode.eos_token to one of them"
+        )
 
 
 class JobConfig(Section):

@@ -251,6 +251,8 @@ class TrainConfig(Section):
                 raise ValueError("cut.where spark is for style byte-level")
             if self.weights is not None or self.temperature is not None or self.min_count > 1:
                 raise ValueError("cut.where spark does not go with weights, temperature or min_count")
+        if self.unk_token is not None and self.style == "byte-level":
+            raise ValueError("unk_token does not go with style byte-level, which knows every byte")
         if self.weights is not None and self.temperature is not None:
             raise ValueError("weights and temperature are two ways to say the same: give one")
         needs_unk = self.style in ("sentencepiece", "end-of-word", "continuing") or self.algorithm in (

@@ -179,10 +179,16 @@ def test_pruning_is_reported_by_group():
     [
         ("unigram", {"style": "byte-level"}, "style byte-level does not go with algorithm unigram"),
         ("wordpiece", {"unk_token": "<none>"}, "unk_token '<none>' is not among special_tokens"),
-        ("bpe", {"style": "sentencepiece", "vocab_size": 300}, r"256 byte pieces and an alphabet of \d+ and 3 special"),
         ("wordpiece", {"vocab_size": 20}, r"an alphabet of \d+ and 5 special tokens need \d+"),
         ("bpe", {"reserved_tokens": [""]}, "empty text"),
-        ("bpe", {"style": "sentencepiece", "reserved_tokens": ["↯"]}, "not in the alphabet"),
+        ("bpe", {"style": "sentencepiece"}, "needs words that begin with ▁"),
+        ("bpe", {"unk_token": "<unk>"}, "unk_token does not go with style byte-level"),
+        ("wordpiece", {"byte_fallback": True}, "byte_fallback goes with style sentencepiece"),
+        ("bpe", {"style": "continuing", "reserved_tokens": ["lo"]}, "reserved_tokens go with"),
+        ("unigram", {"min_frequency": 3}, "min_frequency goes with algorithm"),
+        ("wordpiece", {"special_tokens": ["[UNK]", "##o"]}, "'##o' is an ordinary token"),
+        ("bpe", {"special_tokens": ["é"]}, "spells a single byte"),
+        ("bpe", {"parity": {}}, "no groups"),
         ("unigram", {"parity": {}}, "parity goes with algorithm bpe"),
         ("bpe", {"cut": {}, "tie_break": "first_seen"}, "cut does not go with"),
         ("bpe", {"special_tokens_at": "middle"}, "special_tokens_at"),
@@ -191,6 +197,43 @@ def test_pruning_is_reported_by_group():
 def test_settings_that_cannot_work(algorithm, given, message):
     with pytest.raises(ConfigError, match=message):
         shardpiece.train(words(BERT), algorithm, **given)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"vocab_size": 300}, r"256 byte pieces and an alphabet of \d+ and 3 special"),
+        ({"reserved_tokens": ["↯"]}, "not in the alphabet"),
+        ({"special_tokens": ["<unk>", "<0x41>"]}, "'<0x41>' is an ordinary token"),
+    ],
+)
+def test_settings_that_sentencepiece_cannot_have(given, message):
+    with pytest.raises(ConfigError, match=message):
+        shardpiece.train(words(SENTENCEPIECE), "bpe", style="sentencepiece", **given)
+
+
+def test_mixtures_train_in_every_algorithm():
+    table = shardpiece.WordTable.from_texts(CORPUS, shardpiece.TextEngine(*SENTENCEPIECE))
+    half = len(table) // 2
+    import pyarrow as pa
+
+    groups = pa.array(["a"] * half + ["b"] * (len(table) - half))
+    table = shardpiece.WordTable(table.table.set_column(1, "group", groups), table.metadata)
+    for algorithm, style in (("unigram", None), ("bpe", "sentencepiece")):
+        for given in ({"temperature": 0.3}, {"weights": {"a": 0.37123456789, "b": 0.31239871298371}}):
+            trained = shardpiece.train(table, algorithm, style=style, vocab_size=600, **given)
+            assert trained.vocab_size > 300
+
+
+def test_counts_that_64_bits_cannot_add_up_are_refused():
+    import pyarrow as pa
+
+    rows = {"word": [b"ab"] * 4, "group": list("wxyz"), "count": [1 << 62] * 4}
+    schema = pa.schema([("word", pa.large_binary()), ("group", pa.string()), ("count", pa.int64())])
+    table = shardpiece.WordTable(pa.table(rows, schema), words(BYTES).metadata)
+    for algorithm in ("bpe", "byte", "word"):
+        with pytest.raises(TrainingError, match=r"2\^62"):
+            shardpiece.train(table, algorithm)
 
 
 def test_an_empty_table_is_an_error_for_all():

@@ -60,7 +60,7 @@ def encode(session: Callable[[], SparkSession], config: JobConfig) -> StageRepor
     output = storage.absolute(config.shards_path)
     tokenizer = artifact.load(source)
     tokenizer.engine.check_setting(config.engine_settings, f"the tokenizer {source}")
-    eos = tokenizer.special_id(settings.eos_token) if settings.append_eos else None
+    eos = tokenizer.special_id(settings.end_of_text(tokenizer.special_tokens)) if settings.append_eos else None
     columns = Columns(config.text_column, id=config.id_column)
     plan = plan_input(list_files(config.input), columns)
     shards = plan_shards(plan.splits, int(settings.shard_size))

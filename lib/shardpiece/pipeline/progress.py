@@ -34,17 +34,22 @@ class StageProgress:
     """Shows a stage while it runs: ``read`` returns (fraction done, {"documents": n, "bytes": n, ...}) at any time; a text
     among these is what is being done just now.
 
-    Use as a context manager; ``seconds`` and ``counts`` hold the final figures afterwards.
+    ``stopped()``: whether the end came early. Use as a context manager; ``seconds`` and ``counts`` hold the final figures afterwards.
     """
 
     def __init__(
-        self, stage: str, read: Callable[[], tuple[float, dict[str, float | str]]], interval: float = LINE_SECONDS
+        self,
+        stage: str,
+        read: Callable[[], tuple[float, dict[str, float | str]]],
+        interval: float = LINE_SECONDS,
+        stopped: Callable[[], bool] = bool,
     ):
         self.stage = stage
         self.seconds = 0.0
         self.counts: dict[str, float | str] = {}
         self._read = read
         self._interval = interval
+        self._stopped = stopped
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"progress of {stage}", daemon=True)
         self._began = 0.0
@@ -81,7 +86,7 @@ class StageProgress:
             parts.append(f"{time_text(seconds / fraction - seconds)} left")
         if not done:
             parts += texts
-        head = f"{self.stage}: " + ("done, " if done else f"{fraction:.0%}, ")
+        head = f"{self.stage}: " + (("stopped, " if self._stopped() else "done, ") if done else f"{fraction:.0%}, ")
         return head + ", ".join(parts)
 
     def _run(self) -> None:

@@ -57,11 +57,8 @@ def _check(config: JobConfig) -> None:
         raise ConfigError(
             "train.words and encode.tokenizer are for single stages: in a whole run each stage reads the one before"
         )
-    if config.encode.append_eos and config.encode.eos_token not in config.train.special_tokens:
-        raise ConfigError(
-            f"encode.append_eos: the end-of-text token {config.encode.eos_token!r} is not among "
-            f"train.special_tokens ({', '.join(config.train.special_tokens) or 'none'})"
-        )
+    if config.encode.append_eos:
+        config.encode.end_of_text(config.train.special_tokens)
     engine = TextEngine(*config.engine_to_count)
     huggingface_text.check(engine, config.train.style == "byte-level")
     plan = plan_input(list_files(config.input), Columns(config.text_column, config.id_column, config.group_column))

@@ -131,7 +131,7 @@ def _shown() -> Iterator[tuple[Callable, Callable]]:
             figures["now"] = f"{readable(left)}+{readable(right)} ({figures.pop('count'):,})"
         return state["fraction"], figures
 
-    with stop_on_signal() as stop, StageProgress("train", read):
+    with stop_on_signal() as stop, StageProgress("train", read, stopped=stop):
         yield on_progress, stop
 
 
@@ -216,7 +216,11 @@ def _keep_partial(trained: Trained, output: str, key: str) -> None:
     tokenizer = trained.largest
     tokenizer.provenance["key"] = key
     artifact.save(tokenizer, storage.join(output, PARTIAL))
-    more = "; the same command with --resume goes on" if trained.checkpoint is not None else ""
+    more = (
+        "; the same command with --resume goes on"
+        if trained.checkpoint is not None
+        else "; the training cannot go on from it"
+    )
     log(f"train: stopped; {storage.join(output, PARTIAL)} is a tokenizer of {tokenizer.vocab_size:,} tokens{more}")
 
 
@@ -234,6 +238,6 @@ def _report(metadata: dict, seconds: float, skipped: bool = False, figures: dict
     shown = {"vocabulary": metadata["vocab_size"]}
     if provenance.get("merges") is not None:
         shown = {"merges": provenance["merges"], **shown}
-    if provenance.get("last_merge_count") is not None:
+    if provenance.get("last_merge_count") is not None and "scale" not in provenance["words"]:
         shown["count of the last merge"] = provenance["last_merge_count"]
     return StageReport("train", seconds, skipped, {**shown, **(figures or {})})

@@ -49,6 +49,9 @@ def read_metadata(directory: str) -> dict:
     """The content of shardpiece.json. Raises FormatError when this is no finished artifact."""
     path = storage.join(directory, METADATA_FILE)
     if not storage.exists(path):
+        below = [n for n in storage.list_names(directory) if storage.exists(storage.join(directory, n, METADATA_FILE))]
+        if below:
+            raise FormatError(f"{directory}: holds several tokenizers, name one: {', '.join(below)}")
         raise FormatError(
             f"{directory}: no tokenizer here ({METADATA_FILE} is missing). Make one with: shardpiece train"
         )

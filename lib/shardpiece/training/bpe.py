@@ -103,7 +103,7 @@ def train_sizes(
     transplant = continuation.transplant(base, tokenizers[sizes[-1]]) if base else None
     figures = {"merges": found}
     if found:
-        figures["count of the last merge"] = int(counts[-1])
+        figures["count of the last merge"] = round(int(counts[-1]) / prepared.scale)
     resumable = not result.complete and has_checkpoint(config)
     return Trained(tokenizers, result.complete, figures, transplant, _so_far(result, known) if resumable else None)
 
@@ -293,6 +293,14 @@ def _learn_parity(prepared: Prepared, start: Start, n_merges: int, reserved, kno
     settings = loop_settings(prepared, start, reserved, known, monitor) | {"unique": start.unique or None}
     if parity.window is not None:
         settings["initial"] = start.initial  # a checkpoint does not say which groups were chosen
+    if names in ((), ("",)):
+        raise ConfigError(
+            "parity: the word table has no groups: count again with the column that tells the language (group_column)"
+        )
+    if parity.num_global >= n_merges:
+        monitor.log(
+            f"parity: all {n_merges:,} merges are among the {parity.num_global:,} global ones: this is plain BPE"
+        )
     units = None
     if parity.units is not None:
         if set(parity.units) != set(names):
@@ -303,8 +311,15 @@ def _learn_parity(prepared: Prepared, start: Start, n_merges: int, reserved, kno
         num_global=parity.num_global, window=parity.window, alpha=parity.alpha, units=units,
         development=_development(prepared), **settings,
     )  # fmt: skip
+    _say_costs(names, result.costs, monitor)
     costs = dict(zip(names, result.costs.tolist(), strict=True))
     return result, {"parity": {"costs": costs}}
+
+
+def _say_costs(names: Sequence[str], costs: np.ndarray, monitor: Monitor) -> None:
+    order = np.argsort(-costs, kind="stable")
+    shown = ", ".join(f"{names[g]} {costs[g]:.4f}" for g in order[:3])
+    monitor.log(f"parity: tokens per unit {shown}, … {names[order[-1]]} {costs[order[-1]]:.4f}")
 
 
 def _development(prepared: Prepared):

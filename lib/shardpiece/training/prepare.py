@@ -106,8 +106,24 @@ def prepare(
     if len(counts) == 0:
         left = "" if len(words) == 0 else ", min_count and the limit on the length of words aside"
         raise TrainingError(f"the word table is empty{left}: nothing to train on")
+    _check_style(engine, config, monitor)
     origin |= {"distinct": len(counts), "total": int(counts.sum())}
     return Prepared(config, engine, layout, table, data, starts, counts, scale, origin, groups, names)
+
+
+def _check_style(engine: TextEngine, config: TrainConfig, monitor: Monitor) -> None:
+    """Raises ConfigError for words without the marks that a style lives on, and says what else looks wrong."""
+    steps = engine.pretokenizer.steps
+    count_again = f"count again with --style {config.style}, or choose another style"
+    if config.style == "sentencepiece" and not any(step.kind == "metaspace" for step in steps):
+        raise ConfigError(
+            f"style sentencepiece needs words that begin with ▁, and the table was counted with {engine.name}: {count_again}"
+        )
+    keeps_spaces = not any(getattr(step, "behavior", "") == "removed" or step.kind == "metaspace" for step in steps)
+    if config.style in ("continuing", "end-of-word") and keeps_spaces:
+        monitor.log(
+            f"style {config.style}, but the words were counted with {engine.name}, which keeps white space: {count_again}"
+        )
 
 
 def _check_counts(words: WordTable) -> None:

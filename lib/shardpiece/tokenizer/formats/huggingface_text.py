@@ -18,7 +18,7 @@ def check(engine: TextEngine, byte_level: bool = True) -> None:
         _warn_once(
             engine,
             "SentencePiece's normalization is written into tokenizer.json as transformers converts such models: Hugging Face's "
-            "library applies the rules by grapheme and may differ on rare sequences of combining marks; tokenizer.model is exact",
+            "library applies the rules by grapheme and may differ on rare sequences of combining marks; the tokenizer.model beside it does not",
         )
     first = any(step.kind == "metaspace" and step.prepend == "first" for step in engine.pretokenizer.steps)
     if first and engine.normalizer is not None:
@@ -148,5 +148,5 @@ def _normalizer_step(step: dict) -> list[dict]:
         "a normalizer that follows SentencePiece (nmt_nfkc, nmt_nfkc_cf, nfkc_cf, sentencepiece, charsmap with reference: "
         "sentencepiece) cannot be written into tokenizer.json, whose library applies such rules in another way: set "
         "normalizer to {type: charsmap, rule: nmt_nfkc, reference: huggingface}, in a list with strip, collapse_spaces and "
-        "prepend where you need them"
+        "prepend where you need them; words that were counted in style sentencepiece are trained in that style"
     )
