@@ -60,7 +60,7 @@ def test_count_train_encode_decode(corpus, tmp_path):
                "--tie-break", "id", "--special-token", "<s>", "--special-token", "</s>", "--output", tmp_path / "tok")  # fmt: skip
     assert done.returncode == 0, done.stderr
     tokenizer = shardpiece.load(str(tmp_path / "tok"))
-    assert tokenizer.special_tokens == ("<s>", "</s>")
+    assert tokenizer.special_tokens == {"<s>": 498, "</s>": 499}
     assert tokenizer.provenance["settings"]["tie_break"] == "id"
     done = run("encode", "--input", f"{corpus}/*.parquet", "--tokenizer", tmp_path / "tok", "--output",
                tmp_path / "shards", "--id-column", "id", "--format", "bin", "--append-eos", "--set",

@@ -407,7 +407,7 @@ def test_shards_decode_only_with_their_tokenizer(session, done, corpus, tmp_path
     [
         (
             {"encode__append_eos": True, "encode__eos_token": "<eos>"},
-            "'<eos>' is not among train.special_tokens",
+            "'<eos>' is not among the special tokens",
         ),
         ({"id_column": "key"}, "no column 'key'"),
         ({"train__words": "elsewhere"}, "train.words"),

@@ -49,7 +49,8 @@ def read_metadata(directory: str) -> dict:
     """The content of shardpiece.json. Raises FormatError when this is no finished artifact."""
     path = storage.join(directory, METADATA_FILE)
     if not storage.exists(path):
-        below = [n for n in storage.list_names(directory) if storage.exists(storage.join(directory, n, METADATA_FILE))]
+        names = [name for name in storage.list_names(directory) if name.isdigit()]
+        below = [name for name in names if storage.exists(storage.join(directory, name, METADATA_FILE))]
         if below:
             raise FormatError(f"{directory}: holds several tokenizers, name one: {', '.join(below)}")
         raise FormatError(
