@@ -128,11 +128,11 @@ class BPEEncoder:
         if model.alphabet == BYTES:
             self._byte_ids, self._fallback = model.byte_ids, _NOTHING
             self._byte_pairs = np.full(65536, k.NO_RANK, np.int32)
-            byte_of = {int(i): b for b, i in enumerate(model.byte_ids)}
-            for r, (a, b) in enumerate(model.merges.tolist()):
-                if a in byte_of and b in byte_of:
-                    at = byte_of[a] << 8 | byte_of[b]
-                    self._byte_pairs[at] = min(self._byte_pairs[at], r)
+            byte_of = np.full(len(model.vocab), -1, np.int64)
+            byte_of[model.byte_ids] = np.arange(256)
+            first, second = byte_of[model.merges].T
+            ranks = np.flatnonzero((first >= 0) & (second >= 0))[::-1]  # of equal pairs the lowest rank stays
+            self._byte_pairs[first[ranks] << 8 | second[ranks]] = ranks
         else:
             self._byte_ids, self._fallback = _NOTHING, model.byte_ids
             # Blocks of 256 code points with the four ids of each.

@@ -9,8 +9,12 @@ _NAMED = {" ": "·", "\n": "↵", "\t": "⇥", "\r": "␍"}
 
 def readable(token: bytes) -> str:
     """A token for people: spaces and line ends as symbols, bytes that are no whole character as ``<E2>``."""
+    text = token.decode("utf-8", "surrogateescape")
+    plain = text.replace(" ", "·")
+    if plain.isprintable():
+        return plain
     shown = []
-    for character in token.decode("utf-8", "surrogateescape"):
+    for character in text:
         code = ord(character)
         if 0xDC80 <= code <= 0xDCFF:
             shown.append(f"<{code - 0xDC00:02X}>")
