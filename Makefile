@@ -20,6 +20,7 @@ lint: $(VENV)/.installed-dev
 bench: $(VENV)/.installed-dev
 	$(BIN)/pip install --quiet -e ".[bench]"
 	$(BIN)/python -m benchmarks.merge_loop
+	$(BIN)/python -m benchmarks.end_to_end
 	$(BIN)/python -m benchmarks.split
 	$(BIN)/python -m benchmarks.count
 	$(BIN)/python -m benchmarks.normalize

@@ -3,14 +3,14 @@
 import os
 from pathlib import Path
 
-_BYTES_PER_SLOT = 22
-_BYTES_PER_TOKEN = 1200
+BYTES_PER_SLOT = 22
+BYTES_PER_TOKEN = 1200
 
 
 def projected_bytes(slots: int, vocab_size: int) -> int:
     """Peak bytes of the merge loop for ``slots`` symbols and separators, the table itself not counted: the arrays of
     the slots, and records, heap and pair table, which grow with the number of merges. An upper estimate."""
-    return slots * _BYTES_PER_SLOT + vocab_size * _BYTES_PER_TOKEN + (64 << 20)
+    return slots * BYTES_PER_SLOT + vocab_size * BYTES_PER_TOKEN + (64 << 20)
 
 
 def available_bytes() -> int:

@@ -46,7 +46,7 @@ from shardpiece.errors import ConfigError, TrainingError
 from shardpiece.kernel_cache import read_only
 from shardpiece.training import pair_kernels as pairs
 from shardpiece.training import token_kernels
-from shardpiece.training.memory import available_bytes, projected_bytes
+from shardpiece.training.memory import BYTES_PER_SLOT, BYTES_PER_TOKEN, available_bytes, projected_bytes
 from shardpiece.training.merge_rules import MergeRules
 from shardpiece.training.merge_steps import MAX_WORD_SYMBOLS, MergeSteps
 
@@ -233,8 +233,8 @@ def _check_memory(slots: int, words: int, vocab_size: int, log) -> None:
     free = available_bytes()
     if log:
         log(
-            f"merge loop: {words:,} words, {slots - words - 1:,} symbols, about {need / 1e6:,.0f} MB of memory, "
-            f"{need / max(1, slots - words - 1):,.0f} bytes a symbol ({free / 1e6:,.0f} MB available)"
+            f"merge loop: {words:,} words, {slots - words - 1:,} symbols, about {need / 1e6:,.0f} MB of memory: "
+            f"{BYTES_PER_SLOT} bytes a symbol, {BYTES_PER_TOKEN:,} a token ({free / 1e6:,.0f} MB available)"
         )
     if need > free:
         raise TrainingError(
