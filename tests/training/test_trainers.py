@@ -248,3 +248,32 @@ def test_threads_change_nothing():
     ]
     assert len({tokenizer.fingerprint for tokenizer in tokenizers}) == 1
     assert len({np.asarray(tokenizer.model.scores).tobytes() for tokenizer in tokenizers}) == 1
+
+
+@pytest.mark.parametrize(
+    ("counts", "engine", "algorithm", "given"),
+    [
+        ({"low": 9}, "whitespace_split", "bpe", {"style": "end-of-word", "special_tokens": ["<unk>"], "special_tokens_at": "back"}),
+        ({" low": 5, "low": 9}, "gpt2", "bpe", {"special_tokens": ["Ġlow"]}),
+        ({"<unk>": 8, "a": 3}, "whitespace_split", "word", {}),
+        ({"▁hello": 8, "▁a": 3}, "metaspace", "unigram", {"special_tokens": ["<unk>", "▁hello"]}),
+        ({"<|reserved_5000|>": 9}, "whitespace_split", "bpe", {"multiple_of": 8192}),
+        ({"a\0b": 9}, "metaspace_never", "bpe", {"style": "sentencepiece"}),
+    ],
+)  # fmt: skip
+def test_special_tokens_that_the_words_spell(counts, engine, algorithm, given):
+    peer = pytest.importorskip("tokenizers").Tokenizer
+    table = shardpiece.WordTable.from_counts(counts, engine)
+    trained = shardpiece.train(table, algorithm, vocab_size=400, **given)
+    hugging_face = peer.from_str(artifact.to_files(trained)["tokenizer.json"].decode())
+    for text in ("low xyz", "x é y", "a b"):
+        assert trained.encode(text) == hugging_face.encode(text, add_special_tokens=False).ids
+
+
+def test_slots_of_an_extended_vocabulary_have_names_of_their_own():
+    base = shardpiece.train(shardpiece.WordTable.from_counts({"xy": 9}, "gpt2"), vocab_size=300, reserved_slots=3)
+    table = shardpiece.WordTable.from_counts({"<|reserved_3|>": 9}, "gpt2")
+    grown = shardpiece.train(table, vocab_size=400, reserved_slots=1, continue_from=base)
+    assert "<|reserved_3|>" in grown.special_tokens
+    with pytest.raises(ConfigError, match="'xy' is an ordinary token"):
+        shardpiece.train(table, vocab_size=400, special_tokens=["xy"], continue_from=base)
