@@ -59,7 +59,10 @@ def prepare_training(config: TrainConfig) -> None:
         }
     )  # fmt: skip
     if config.parity:
-        small = small.model_copy(update={"parity": config.parity.model_copy(update={"units": None, "num_global": 2})})
+        parity = config.parity.model_copy(update={"units": None, "development": None, "num_global": 2})
+        small = small.model_copy(update={"parity": parity})
+        groups = pa.array(["a", "b"] * len(table))[: len(table)]
+        table = shardpiece.WordTable(table.table.set_column(1, "group", groups), table.metadata)
     try:
         trainers.train_sizes(table, small, monitor=Monitor())
     except ShardpieceError:

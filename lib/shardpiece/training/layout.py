@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from shardpiece.errors import ConfigError
 from shardpiece.tokenizer.tokenizer import check_special_tokens
+from shardpiece.train_config import TrainConfig
 
 PLACES = ("back", "front")
 
@@ -27,6 +28,10 @@ class Layout:
             raise ConfigError(f"special_tokens_at {self.at!r} is not one of {', '.join(PLACES)}")
         if self.reserved_slots < 0 or self.multiple_of < 1:
             raise ConfigError("reserved_slots is 0 or more, multiple_of 1 or more")
+
+    @classmethod
+    def of(cls, config: TrainConfig) -> "Layout":
+        return cls(config.special_tokens, config.special_tokens_at, config.reserved_slots, config.multiple_of)
 
     @property
     def size(self) -> int:

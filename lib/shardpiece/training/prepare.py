@@ -73,7 +73,7 @@ def prepare(
     """Raises ConfigError for settings that the table cannot have, TrainingError for an empty table."""
     engine = engine_of(words, engine)
     huggingface_text.check(engine, config.style == "byte-level")  # or it would fail after the training
-    layout = Layout(config.special_tokens, config.special_tokens_at, config.reserved_slots, config.multiple_of)
+    layout = Layout.of(config)
     origin = {"fingerprint": words.fingerprint}
     table, scale = words, Fraction(1)
     _check_counts(words)
@@ -146,7 +146,7 @@ def _margin(config: TrainConfig) -> int:
 def elsewhere(engine: TextEngine, config: TrainConfig, origin: dict) -> Prepared:
     """For a table that stays where it is: everything but its words."""
     huggingface_text.check(engine, config.style == "byte-level")
-    layout = Layout(config.special_tokens, config.special_tokens_at, config.reserved_slots, config.multiple_of)
+    layout = Layout.of(config)
     table = WordTable(SCHEMA.empty_table())
     nothing = np.empty(0, np.int64)
     return Prepared(

@@ -16,7 +16,7 @@ from shardpiece.tokenizer.wordlevel import WordLevelModel
 from shardpiece.tokenizer.wordpiece import WordPieceModel
 from shardpiece.train_config import TrainConfig
 from shardpiece.training import baselines, bpe, continuation
-from shardpiece.training.alphabet import CharacterSymbols, character_symbols
+from shardpiece.training.alphabet import character_symbols
 from shardpiece.training.monitor import Monitor
 from shardpiece.training.prepare import Prepared, prepare, settings
 from shardpiece.training.trained import Trained
@@ -72,19 +72,6 @@ def _assembled(prepared: Prepared, make, pieces: list, **provenance) -> Tokenize
     return Tokenizer(prepared.engine, make(tuple(vocab), unk), special, prepared.provenance(**provenance))
 
 
-def _characters(prepared: Prepared, prefix: bytes = b"") -> CharacterSymbols:
-    config = prepared.config
-    return character_symbols(
-        prepared.data,
-        prepared.starts,
-        prepared.counts,
-        coverage=config.character_coverage,
-        limit=config.limit_alphabet,
-        initial=config.initial_alphabet,
-        prefix=prefix,
-    )
-
-
 def _rooms(prepared: Prepared, least: int, what: str) -> dict[int, int]:
     """How many learned tokens each vocabulary size has room for, found before anything is learned."""
     return {size: prepared.layout.room(size, least, what) for size in prepared.config.sizes}
@@ -92,7 +79,10 @@ def _rooms(prepared: Prepared, least: int, what: str) -> dict[int, int]:
 
 def _wordpiece(prepared: Prepared, monitor: Monitor) -> Trained:
     config = prepared.config
-    symbols = _characters(prepared, bpe.PREFIX)
+    symbols = character_symbols(
+        prepared.data, prepared.starts, prepared.counts, coverage=config.character_coverage,
+        limit=config.limit_alphabet, initial=config.initial_alphabet, prefix=bpe.PREFIX,
+    )  # fmt: skip
     rooms = _rooms(prepared, len(symbols.alphabet), f"an alphabet of {len(symbols.alphabet):,}")
     bpe.check_special(prepared.layout.special_tokens, symbols.alphabet)
     learned = learn_wordpiece(
@@ -192,10 +182,12 @@ def _word(prepared: Prepared, monitor: Monitor) -> Trained:
 
 def _character(prepared: Prepared, monitor: Monitor) -> Trained:
     rooms = _rooms(prepared, 1, "a character")
-    symbols = _characters(prepared)
-    bpe.check_special(prepared.layout.special_tokens, symbols.alphabet)
-    order = np.lexsort((np.arange(len(symbols.alphabet)), -symbols.frequencies))
-    ordered = [symbols.alphabet[i] for i in order]
+    config = prepared.config
+    ordered = baselines.character_vocabulary(
+        prepared.data, prepared.starts, prepared.counts, max(rooms.values()),
+        coverage=config.character_coverage, limit=config.limit_alphabet, initial=config.initial_alphabet,
+    )  # fmt: skip
+    bpe.check_special(prepared.layout.special_tokens, ordered)
     no_merges = np.empty((0, 2), np.int32)
 
     def make(vocab, unk):

@@ -284,7 +284,7 @@ class _Passes:
         for c in range(chunks):
             self.run.ask()
             self._map(
-                lambda lane: function(lane, self.lanes[lane][c], self.lanes[lane][c + 1]),  # noqa: B023
+                lambda lane, c=c: function(lane, self.lanes[lane][c], self.lanes[lane][c + 1]),
                 [lane for lane, borders in enumerate(self.lanes) if c + 1 < len(borders)],
             )
 
