@@ -11,7 +11,8 @@ from shardpiece.text.documents import Words
 from shardpiece.text.normalization.tables import two_stages
 from shardpiece.text.unicode_sets import CODE_POINTS
 from shardpiece.tokenizer import encode_kernels as k
-from shardpiece.tokenizer.model import byte_piece, ids_of, vocabulary_identity
+from shardpiece.tokenizer.model import byte_piece, vocabulary_identity
+from shardpiece.tokenizer.vocabulary import Vocabulary
 
 BYTES, CHARACTERS = "bytes", "characters"
 _NOTHING = np.empty(0, np.int32)
@@ -19,7 +20,7 @@ _NOTHING = np.empty(0, np.int32)
 
 @dataclass(frozen=True)
 class BPEModel:
-    """``vocab``: the byte string of each id, None where the id is no token of the model. ``merges``: int32 [m, 2], pairs of
+    """``vocab``: the byte string of each id (any sequence is taken), None where the id is no token of the model. ``merges``: int32 [m, 2], pairs of
     ids in order of priority.
 
     ``alphabet``: what words are made of: "bytes" (byte-level BPE; every single byte is in ``vocab``) or "characters". Of the
@@ -29,7 +30,7 @@ class BPEModel:
     Raises FormatError for a vocabulary that merges cannot work on.
     """
 
-    vocab: tuple[bytes | None, ...]
+    vocab: Vocabulary
     merges: np.ndarray
     alphabet: str = BYTES
     prefix: bytes = b""
@@ -41,7 +42,8 @@ class BPEModel:
     kind = "bpe"
 
     def __post_init__(self):
-        ids = ids_of(self.vocab)
+        object.__setattr__(self, "vocab", Vocabulary.of(self.vocab))
+        ids = self.vocab.ids
         names = [bytes([b]) for b in range(256)]
         byte_ids = _NOTHING
         if self.alphabet == BYTES or self.byte_fallback:
