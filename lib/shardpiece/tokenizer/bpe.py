@@ -1,6 +1,6 @@
 """The BPE model: its vocabulary and merges, and the tables its encoder runs on."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -12,6 +12,8 @@ from shardpiece.text.normalization.tables import two_stages
 from shardpiece.text.unicode_sets import CODE_POINTS
 from shardpiece.tokenizer import encode_kernels as k
 from shardpiece.tokenizer.model import byte_piece, vocabulary_identity
+from shardpiece.tokenizer.piece_kernels import join_pairs
+from shardpiece.tokenizer.ranks import derive_merges, score_priority
 from shardpiece.tokenizer.vocabulary import Vocabulary
 
 BYTES, CHARACTERS = "bytes", "characters"
@@ -20,12 +22,16 @@ _NOTHING = np.empty(0, np.int32)
 
 @dataclass(frozen=True)
 class BPEModel:
-    """``vocab``: the byte string of each id (any sequence is taken), None where the id is no token of the model. ``merges``: int32 [m, 2], pairs of
-    ids in order of priority.
+    """``vocab``: the byte string of each id (any sequence is taken), None where the id is no token of the model.
+    ``merges``: int32 [m, 2], pairs of ids in order of priority.
 
-    ``alphabet``: what words are made of: "bytes" (byte-level BPE; every single byte is in ``vocab``) or "characters". Of the
-    latter, ``prefix`` marks those that continue a word (``##``), ``suffix`` those that end one (``</w>``); what ``vocab``
-    lacks becomes the pieces ``<0x00>`` .. ``<0xFF>`` with ``byte_fallback``, else ``unk_id``, once for neighbours.
+    ``alphabet``: what words are made of: "bytes" (byte-level BPE; every single byte is in ``vocab``) or "characters".
+    ``prefix`` marks those that continue a word (``##``), ``suffix`` those that end one (``</w>``). Characters that ``vocab``
+    lacks become the pieces ``<0x00>`` .. ``<0xFF>`` with ``byte_fallback``, else ``unk_id`` (with ``fuse_unk`` once for
+    neighbours), or vanish with ``drop_unknown``.
+
+    ``ignore_merges``: a word that is a token is that token, whether merges lead to it or not. ``dropout``: the probability
+    that the file of a tokenizer suggests for BPE-dropout; encoding is without it unless it is asked for.
 
     Raises FormatError for a vocabulary that merges cannot work on.
     """
@@ -37,38 +43,78 @@ class BPEModel:
     suffix: bytes = b""
     unk_id: int | None = None
     byte_fallback: bool = False
+    fuse_unk: bool = True
+    drop_unknown: bool = False
+    ignore_merges: bool = False
+    dropout: float = 0.0
     merged: np.ndarray = field(init=False, repr=False)
     byte_ids: np.ndarray = field(init=False, repr=False)
     kind = "bpe"
 
     def __post_init__(self):
-        object.__setattr__(self, "vocab", Vocabulary.of(self.vocab))
-        ids = self.vocab.ids
-        names = [bytes([b]) for b in range(256)]
-        byte_ids = _NOTHING
-        if self.alphabet == BYTES or self.byte_fallback:
-            if self.alphabet == CHARACTERS:
-                names = [byte_piece(b) for b in range(256)]
-            missing = [b for b, name in enumerate(names) if name not in ids]
-            if missing:
-                what = "it is not a byte-level BPE" if self.alphabet == BYTES else "there is no fallback to bytes"
-                raise FormatError(f"the vocabulary lacks the single bytes {missing[:8]}: {what}")
-            byte_ids = np.array([ids[name] for name in names], np.int32)
-        elif self.unk_id is None:
+        vocab = Vocabulary.of(self.vocab)
+        byte_ids = self._byte_ids(vocab)
+        if self.alphabet == CHARACTERS and not self.byte_fallback and self.unk_id is None and not self.drop_unknown:
             raise FormatError("the model has neither byte pieces nor an unknown token for characters it does not have")
         merges = np.ascontiguousarray(self.merges, np.int32).reshape(-1, 2)
-        if len(merges) and (merges.min() < 0 or merges.max() >= len(self.vocab)):
+        if len(merges) and (merges.min() < 0 or merges.max() >= len(vocab)):
             raise FormatError("a merge names an id outside the vocabulary")
         merged = np.empty(len(merges), np.int32)
-        for r, (a, b) in enumerate(merges.tolist()):
-            left, right = self.vocab[a], self.vocab[b]
-            joined = None if left is None or right is None else left + right.removeprefix(self.prefix)
-            if joined not in ids:
-                raise FormatError(f"merge {r} gives {joined!r}, which is not in the vocabulary")
-            merged[r] = ids[joined]
+        left, right = merges.T.copy()
+        prefix = read_only(np.frombuffer(self.prefix, np.uint8))
+        join_pairs(vocab.data, vocab.offsets, vocab.present, vocab.slots, left, right, prefix, merged)
+        if len(merged) and merged.min() < 0:
+            r = int(np.argmin(merged))
+            a, b = (vocab[i] for i in merges[r].tolist())
+            joined = None if a is None or b is None else a + b.removeprefix(self.prefix)
+            raise FormatError(f"merge {r} gives {joined!r}, which is not in the vocabulary")
+        object.__setattr__(self, "vocab", vocab)
         object.__setattr__(self, "merges", merges)
         object.__setattr__(self, "merged", merged)
         object.__setattr__(self, "byte_ids", byte_ids)
+
+    def _byte_ids(self, vocab: Vocabulary) -> np.ndarray:
+        """int32 [256]: the ids of single bytes, of a byte-level model or one with fallback; empty for others."""
+        if self.alphabet == BYTES:
+            if self.prefix or self.suffix:
+                return _NOTHING
+            names, what = [bytes([b]) for b in range(256)], "it is not a byte-level BPE"
+        elif self.byte_fallback:
+            names, what = [byte_piece(b) for b in range(256)], "there is no fallback to bytes"
+        else:
+            return _NOTHING
+        missing = [b for b, name in enumerate(names) if name not in vocab.ids]
+        if missing:
+            raise FormatError(f"the vocabulary lacks the single bytes {missing[:8]}: {what}")
+        return np.array([vocab.ids[name] for name in names], np.int32)
+
+    @classmethod
+    def from_ranks(cls, pieces: Iterable[bytes | None]) -> "BPEModel":
+        """The model of tiktoken's ranks: a byte-level BPE where any two neighbours merge whose bytes are a token, the
+        lowest id first, and a word that is a token is that token."""
+        vocab = Vocabulary.of(pieces)
+        merges = derive_merges(vocab, np.where(vocab.present, np.arange(len(vocab)), -1))
+        return cls(vocab, merges, ignore_merges=True)
+
+    @classmethod
+    def from_scores(
+        cls,
+        pieces: Iterable[bytes | None],
+        scores: np.ndarray,
+        unk_id: int | None = None,
+        byte_fallback: bool = False,
+        mergeable: np.ndarray | None = None,
+    ) -> "BPEModel":
+        """The model of SentencePiece's BPE: any two neighbours merge whose text is a piece, the highest score (float [ids])
+        first. ``mergeable``: bool [ids], False for pieces that merges do not make, such as those of bytes (which are left
+        out by themselves). Raises FormatError where equal scores leave the order open."""
+        vocab = Vocabulary.of(pieces)
+        made = vocab.present if mergeable is None else vocab.present & mergeable
+        if byte_fallback:
+            made = made.copy()
+            made[[vocab.ids[byte_piece(b)] for b in range(256) if byte_piece(b) in vocab.ids]] = False
+        merges = derive_merges(vocab, score_priority(vocab, scores, made), characters=True)
+        return cls(vocab, merges, CHARACTERS, unk_id=unk_id, byte_fallback=byte_fallback)
 
     def __len__(self) -> int:
         return len(self.vocab)
@@ -82,6 +128,10 @@ class BPEModel:
             "suffix": self.suffix.decode(),
             "unk": self.unk_id,
             "byte_fallback": self.byte_fallback,
+            "fuse_unk": self.fuse_unk,
+            "drop_unknown": self.drop_unknown,
+            "ignore_merges": self.ignore_merges,
+            "dropout": self.dropout,
         }
 
     def identity(self) -> Iterator[bytes]:
