@@ -2,19 +2,21 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
 from shardpiece.errors import FormatError
 from shardpiece.kernel_cache import read_only
 from shardpiece.text.documents import Words
-from shardpiece.text.normalization.tables import two_stages
-from shardpiece.text.unicode_sets import CODE_POINTS
 from shardpiece.tokenizer import encode_kernels as k
+from shardpiece.tokenizer import pair_kernels
+from shardpiece.tokenizer.bpe_tables import BPETables
 from shardpiece.tokenizer.model import byte_piece, vocabulary_identity
 from shardpiece.tokenizer.piece_kernels import join_pairs
 from shardpiece.tokenizer.ranks import derive_merges, score_priority
 from shardpiece.tokenizer.vocabulary import Vocabulary
+from shardpiece.tokenizer.word_cache import WordCache
 
 BYTES, CHARACTERS = "bytes", "characters"
 _NOTHING = np.empty(0, np.int32)
@@ -149,62 +151,38 @@ class BPEModel:
     def encoder(self, cache_bytes: int = 64 << 20) -> "BPEEncoder":
         return BPEEncoder(self, cache_bytes)
 
-    def characters(self) -> np.ndarray:
-        """int32 [code points, 4]: the id of a character in the middle of a word, and as its first, last and only one; -1
-        where there is none."""
-        table = np.full((CODE_POINTS, 4), -1, np.int32)
-        byte_pieces = set(self.byte_ids.tolist()) if self.byte_fallback else ()
-        for i, piece in enumerate(self.vocab):
-            if piece is None or i in byte_pieces or len(piece) > 4 + len(self.prefix) + len(self.suffix):
-                continue
-            text, prefix, suffix = piece.decode(), self.prefix.decode(), self.suffix.decode()
-            for position in range(4):
-                front = "" if position & 1 else prefix
-                back = suffix if position & 2 else ""
-                if text.startswith(front) and text.endswith(back) and len(text) == len(front) + 1 + len(back):
-                    table[ord(text[len(front)]), position] = i
-        return table
+    @cached_property
+    def tables(self) -> BPETables:
+        return BPETables.of(self)
 
 
 class BPEEncoder:
     """Encodes words with a model; keeps a word cache of about ``cache_bytes``. One per thread."""
 
     def __init__(self, model: BPEModel, cache_bytes: int = 64 << 20):
-        self._merged = model.merged
-        self._unk = -1 if model.unk_id is None else model.unk_id
-        size = 1 << max(4, (2 * len(model.merges)).bit_length())
-        self._pairs = np.zeros((size, 2), np.uint64)
-        left, right = model.merges.T.copy()
-        k.fill_pairs(left, right, self._pairs)
-        self._byte_pairs, self._pages, self._places = _NOTHING, np.empty(0, np.uint16), np.empty((0, 4), np.int32)
-        if model.alphabet == BYTES:
-            self._byte_ids, self._fallback = model.byte_ids, _NOTHING
-            self._byte_pairs = np.full(65536, k.NO_RANK, np.int32)
-            byte_of = np.full(len(model.vocab), -1, np.int64)
-            byte_of[model.byte_ids] = np.arange(256)
-            first, second = byte_of[model.merges].T
-            ranks = np.flatnonzero((first >= 0) & (second >= 0))[::-1]  # of equal pairs the lowest rank stays
-            self._byte_pairs[first[ranks] << 8 | second[ranks]] = ranks
-        else:
-            self._byte_ids, self._fallback = _NOTHING, model.byte_ids
-            # Blocks of 256 code points with the four ids of each.
-            pages, values = two_stages(model.characters().view("V16").reshape(-1))
-            self._pages, self._places = np.array(pages), values.view(np.int32).reshape(-1, 4).copy()
-        # Half for the slots of 32 bytes, a quarter each for the words and their tokens.
-        slots = 1 << max(4, (cache_bytes // 64).bit_length() - 1)
-        self._slots = np.zeros((slots, 4), np.int64)
-        self._cached_bytes = np.empty(max(cache_bytes // 4, k.CACHED_WORD), np.uint8)
-        self._cached_tokens = np.empty(max(cache_bytes // 16, k.CACHED_WORD), np.int32)
-        self.state = np.zeros(k.STATE_SIZE, np.int64)
+        tables = self._tables = model.tables
+        self._vocab = model.vocab
+        # Words that are tokens but not what merging gives are looked for first.
+        unreachable = model.ignore_merges and bool((model.vocab.present & ~tables.reachable).any())
+        self._whole = model.vocab.slots if unreachable else _NOTHING
+        self._seen = np.full(1 << 16, pair_kernels.NEVER_SEEN, np.uint64)
+        self._cache = WordCache(cache_bytes)
+
+    @property
+    def state(self) -> np.ndarray:
+        """Counts of words that were not in the cache, see ``word_cache_kernels``."""
+        return self._cache.state
 
     def encode(self, words: Words) -> tuple[np.ndarray, np.ndarray]:
         """(tokens int32, offsets int64 [documents + 1]): document d is tokens[offsets[d]:offsets[d + 1]]."""
-        out = np.empty(words.size, np.int32)
+        out = np.empty(words.size + 4, np.int32)
         offsets = np.zeros(len(words.document_ends) + 1, np.int64)
+        t, cache = self._tables, self._cache
         n = k.encode_words(
             read_only(words.data), read_only(words.ends), read_only(words.document_ends), words.start,
-            self._byte_ids, self._byte_pairs, self._pages, self._places, self._fallback, self._unk,
-            self._pairs, self._merged,
-            self._slots, self._cached_bytes, self._cached_tokens, self.state, out, offsets[1:],
+            t.byte_id, t.byte_pairs, t.pages, t.places, t.fallback, t.unk, t.flags, t.pairs, t.merged, t.tree, t.rank_of,
+            t.plain, t.symbols, t.starts, self._seen, t.cells, t.shorter, t.lengths,
+            self._whole, self._vocab.data, self._vocab.offsets,
+            cache.short_table, cache.long_table, cache.ring_bytes, cache.ring_tokens, cache.state, out, offsets[1:],
         )  # fmt: skip
         return out[:n], offsets
