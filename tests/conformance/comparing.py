@@ -114,6 +114,10 @@ class Report:
         seen = {(shown.section.split(" ")[0], shown.text) for shown in self.shown}
         self.shown += [one for one in differences if (one.section.split(" ")[0], one.text) not in seen]
 
+    def fails(self, section: str, why: str) -> None:
+        self.add(section, 0, wrong=1)
+        self.notes.append(f"{section} **fails**: {why}")
+
     def __str__(self) -> str:
         lines = [f"## {self.name}"]
         for section, texts in self.checked.items():

@@ -83,26 +83,33 @@ def run(reference: Reference, sections: list[str], count: int, kept: Kept, show:
     comparison = Comparison(reference.name, reference.load(SHARED), reference.peer(SHARED), kept, show)
     for section in sections:
         started = time.monotonic()
-        match section:
-            case "vectors":
-                vectors(comparison)
-            case "adversarial":
-                adversarial(comparison, count)
-            case "special":
-                files.special_tokens(comparison, next(adversary(comparison).strings(min(count, 2000))))
-            case "codepoints":
-                codepoints(comparison)
-            case "corpus":
-                corpus(comparison)
-            case "decode":
-                decode(comparison, reference, min(count, 5000))
-            case "bytes" if reference.lossless:
-                in_bytes(comparison, min(count, 5000))
-            case "files":
-                strings = texts.sample(SHARED) + next(adversary(comparison).strings(min(count, 2000)))
-                files.round_trip(comparison, reference, strings)
+        try:
+            check(comparison, reference, section, count)
+        except Exception:
+            comparison.report.fails(section, traceback.format_exc(limit=-4))
         print(f"{reference.name} {section}: {time.monotonic() - started:.1f} s", file=sys.stderr, flush=True)
     return comparison
+
+
+def check(comparison: Comparison, reference: Reference, section: str, count: int) -> None:
+    match section:
+        case "vectors":
+            vectors(comparison)
+        case "adversarial":
+            adversarial(comparison, count)
+        case "special":
+            files.special_tokens(comparison, next(adversary(comparison).strings(min(count, 2000))))
+        case "codepoints":
+            codepoints(comparison)
+        case "corpus":
+            corpus(comparison)
+        case "decode":
+            decode(comparison, reference, min(count, 5000))
+        case "bytes" if reference.lossless:
+            in_bytes(comparison, min(count, 5000))
+        case "files":
+            strings = texts.sample(SHARED) + next(adversary(comparison).strings(min(count, 2000)))
+            files.round_trip(comparison, reference, strings)
 
 
 def main() -> int:

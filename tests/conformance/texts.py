@@ -36,7 +36,7 @@ def _sampled(shared: Path) -> list[str]:
         rows = pq.read_table(path, columns=["text", "source", "lang"]).to_pylist()
         for row in rows:
             chosen.setdefault((path.parent.name, row["source"], row["lang"]), row["text"])
-    passages = [text[len(text) // 3 :][:450] for _, text in sorted(chosen.items())]
+    passages = [text[len(text) // 3 :][:1000] for _, text in sorted(chosen.items())]
     random.Random(5).shuffle(passages)
     return passages
 
