@@ -15,6 +15,7 @@ from shardpiece.text.pretokenizers import PreTokenizer
 from shardpiece.text.special import IN_TEXT, LONGEST, SpecialTokenCutter
 from shardpiece.tokenizer.decoder import Decoder, decoder_of
 from shardpiece.tokenizer.model import Encoder, Model
+from shardpiece.tokenizer.sampling import Sampling, encode_words, keys_of, piece_keys
 
 
 def check_special_tokens(tokens: Iterable[str]) -> tuple[str, ...]:
@@ -135,10 +136,16 @@ class Tokenizer:
         return self.engine.pretokenizer
 
     def encode_documents(
-        self, documents: Documents, special_tokens_in_text: str = "text"
+        self,
+        documents: Documents,
+        special_tokens_in_text: str = "text",
+        sampling: Sampling | None = None,
+        keys: np.ndarray | None = None,
     ) -> tuple[np.ndarray, np.ndarray]:
         """(tokens int32, offsets int64 [documents + 1]): document d is tokens[offsets[d]:offsets[d + 1]].
 
+        ``sampling``: how to draw segmentations, by ``keys``, what document_keys makes of the documents' ids; without them
+        the ids are 0, 1, 2, ... in this batch.
         ``special_tokens_in_text``: what a place is that spells a special token: "text" like any other; "token", its id
         (the longest one at each place, found before normalization); or "error", a DocumentError with the document.
         """
@@ -146,14 +153,15 @@ class Tokenizer:
             raise ConfigError(f"special_tokens_in_text {special_tokens_in_text!r} is not one of {', '.join(IN_TEXT)}")
         if special_tokens_in_text == "error":
             self._cutter.refuse(documents)
+        keys = keys_of(len(documents), sampling, keys)
         if special_tokens_in_text != "token":
-            return self.encoder.encode(self.engine.split(documents))
+            return encode_words(self.model, self.encoder, self.engine.split(documents), sampling, keys)
         cut = self._cutter.cut(documents)
         try:
             words = self.engine.split(cut.pieces, cut.at_start)
         except DocumentError as error:
             raise DocumentError(int(cut.owners[error.index]), error.problem) from None
-        tokens, ends = self.encoder.encode(words)
+        tokens, ends = encode_words(self.model, self.encoder, words, sampling, piece_keys(keys, cut.owners))
         if cut.removed:
             found = np.flatnonzero(cut.tokens >= 0)
             tokens = np.insert(tokens, ends[found + 1], self._special_ids[cut.tokens[found]])
