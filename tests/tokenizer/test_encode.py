@@ -111,7 +111,9 @@ def test_the_cache_is_bounded_and_does_not_change_results(tokenizer):
     words = tokenizer.pretokenizer.split(documents)
     tokens, offsets = small.encode(words)
     expected, expected_offsets = BPEEncoder(tokenizer.model).encode(words)
-    assert small.state[word_cache_kernels.STATE_SHORT_MISSES] > len({w for d in words.to_list() for w in d})  # came twice
+    assert small.state[word_cache_kernels.STATE_SHORT_MISSES] > len(
+        {w for d in words.to_list() for w in d}
+    )  # came twice
     assert (tokens == expected).all()
     assert (offsets == expected_offsets).all()
 

@@ -11,7 +11,8 @@ from shardpiece.text.documents import Words
 
 
 class Encoder(Protocol):
-    """Encodes words with its tables and cache; one per thread."""
+    """Encodes words with its tables and cache; one per thread. Those of "bpe" and "unigram" models also have
+    ``encode_sampled(words, sampling, keys)``, which gives the same two arrays: see ``sampling``."""
 
     def encode(self, words: Words) -> tuple[np.ndarray, np.ndarray]:
         """(tokens int32, offsets int64 [documents + 1]): document d is tokens[offsets[d]:offsets[d + 1]]."""
