@@ -109,8 +109,8 @@ def problem(tokenizer: Tokenizer) -> str | None:
         )
     try:
         pairs = _pairs(tokenizer)
-        if any(re.search(r"[\s]", a + b) for a, b in pairs):
-            return "a token has white space in it"
+        if any(re.search(r"[ \r\n]", a + b) for a, b in pairs):
+            return "a token has a space or a line end in it"
         if len(set(pairs)) != len(pairs):
             return "a merge is there twice"
         _checked(pairs, "the merges")
