@@ -135,7 +135,10 @@ def test_vocab_txt_encodes_as_bert(cased, tmp_path):
     ours = shardpiece.load(path)
     for text in [*CORPUS, "The LOWEST runs, [SEP] [unused1]", "x" * 101]:
         assert ours.encode(text) == tokenizers.Tokenizer.from_str(_unspecial(peer)).encode(text).ids, text
-        assert ours.encode(text, "token") == peer.encode(text, add_special_tokens=False).ids, text
+        ids = ours.encode(text, "token")
+        assert ids == peer.encode(text, add_special_tokens=False).ids, text
+        assert ours.encode(text, "token", add_special_tokens=True) == peer.encode(text).ids
+        assert ours.decode(ids) == peer.decode(ids, skip_special_tokens=False)
     assert shardpiece.load(path, lowercase=cased).fingerprint != ours.fingerprint
     files = wordpiece_vocab.to_files(ours)
     assert files["vocab.txt"] == (tmp_path / "vocab.txt").read_bytes()
@@ -188,10 +191,51 @@ def test_gpt2_files_encode_as_byte_level_bpe(tmp_path):
     assert shardpiece.load(tmp_path / "merges.txt").fingerprint == ours.fingerprint
     files = gpt2_files.to_files(ours)
     assert gpt2_files.read_files(files["vocab.json"], files["merges.txt"], "again").fingerprint == ours.fingerprint
+    assert (
+        gpt2_files.read_files(
+            files["vocab.json"], files["merges.txt"], "again", config=files["tokenizer_config.json"]
+        ).fingerprint
+        == ours.fingerprint
+    )
     assert files["merges.txt"].split(b"\n")[1:] == (tmp_path / "merges.txt").read_bytes().split(b"\n")[1:]
     write(tmp_path, tokenizer_config__json={"add_prefix_space": True})
     with pytest.raises(FormatError, match="add_prefix_space"):
         shardpiece.load(tmp_path)
+
+
+def test_what_lies_beside_vocab_json_decides_first(tmp_path):
+    """Added tokens as transformers keeps them, and RoBERTa's template."""
+    peer = gpt2_peer()
+    peer.save_model(str(tmp_path))
+    tokens = {
+        "0": {"content": "<|endoftext|>", "special": True},
+        "600": {"content": "[X]", "special": False},
+        "601": {"content": "<mask>", "special": True, "lstrip": True},
+        "602": {"content": "<s>"},
+        "603": {"content": "</s>"},
+    }
+    write(tmp_path, tokenizer_config__json={"tokenizer_class": "RobertaTokenizer", "added_tokens_decoder": tokens})
+    ours = shardpiece.load(tmp_path)
+    assert ours.encode("low[X]low") == [*peer.encode("low").ids, 600, *peer.encode("low").ids]
+    assert ours.encode("low <mask>", "token") == [*peer.encode("low").ids, 601]
+    assert ours.template.spec == {"before": [], "after": []}
+    files = gpt2_files.to_files(ours)
+    again = gpt2_files.read_files(
+        files["vocab.json"], files["merges.txt"], "again", config=files["tokenizer_config.json"]
+    )
+    assert again.added_tokens == ours.added_tokens
+    vocab = json.loads((tmp_path / "vocab.json").read_text()) | {"<s>": 602, "</s>": 603}
+    write(tmp_path, vocab__json=vocab)
+    around = shardpiece.load(tmp_path)
+    assert around.encode("low", add_special_tokens=True) == [602, *peer.encode("low").ids, 603]
+    for wrong, message in (
+        ({"tokenizer_class": "Qwen2Tokenizer"}, "tokenizer_class 'Qwen2Tokenizer'"),
+        ({"added_tokens_decoder": {"x": {"content": "a"}}}, "added_tokens_decoder.*is damaged"),
+        ({"added_tokens_decoder": {"7": {"content": "<|endoftext|>"}}}, "has the id 0 there, and 7"),
+    ):
+        write(tmp_path, tokenizer_config__json=wrong)
+        with pytest.raises(FormatError, match=message):
+            shardpiece.load(tmp_path)
 
 
 def test_codes_segment_as_apply_bpe(tmp_path):

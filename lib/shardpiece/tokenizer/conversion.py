@@ -64,7 +64,7 @@ def _read_huggingface(raw: bytes, tokenizer: Tokenizer) -> Tokenizer:
 
 def _read_gpt2(files: Files, tokenizer: Tokenizer) -> Tokenizer:
     vocab, merges = gpt2_files.NAMES[0]
-    return gpt2_files.read_files(files[vocab], files[merges], vocab)
+    return gpt2_files.read_files(files[vocab], files[merges], vocab, config=files[companions.CONFIG_FILE])
 
 
 def _read_wordpiece(files: Files, tokenizer: Tokenizer) -> Tokenizer:
@@ -101,7 +101,7 @@ TARGETS: dict[str, Target] = {
         wordpiece_vocab.to_files,
         _read_wordpiece,
     ),
-    "gpt2": Target(gpt2_files.NAMES[0], gpt2_files.problem, gpt2_files.to_files, _read_gpt2),
+    "gpt2": Target((*gpt2_files.NAMES[0], companions.CONFIG_FILE), gpt2_files.problem, gpt2_files.to_files, _read_gpt2),
     "tekken": _one_file(
         "tekken.json",
         tekken.to_bytes,
@@ -198,7 +198,7 @@ def probe_texts(tokenizer: Tokenizer) -> list[str]:
     joined = ["".join(pieces[i : i + 8]) for i in range(0, len(pieces), 8)]
     spaced = [" ".join(pieces[i : i + 8]) for i in range(4, len(pieces), 8)]
     runs = [c * n for c in "a =-0\n\tあ" for n in (2, 3, 5, 17, 64, 200)]
-    special = [*tokenizer.special_tokens][:50]
+    special = [token.text for token in tokenizer.added_tokens][:50]
     spelled = [f"a{text}b {text} {text}{text}" for text in special]
     return [*_SAMPLES, *runs, *spelled, *joined, *spaced]
 
@@ -207,8 +207,8 @@ def check(tokenizer: Tokenizer, again: Tokenizer, target: Target) -> int:
     """How many texts ``again``, what was read from the files, encodes as ``tokenizer``. Raises FormatError for the first that
     it does not."""
     texts = probe_texts(tokenizer)
-    if "special tokens" in target.holds and again.special_tokens != tokenizer.special_tokens:
-        raise FormatError("the file as it is read again has other special tokens; nothing was written")
+    if "special tokens" in target.holds and again.added_tokens != tokenizer.added_tokens:
+        raise FormatError("the file as it is read again has other added tokens; nothing was written")
     modes = ("text", "token") if "special tokens" in target.holds else ("text",)
     for mode in modes:
         ours, theirs = (one.encode_batch(texts, mode) for one in (tokenizer, again))

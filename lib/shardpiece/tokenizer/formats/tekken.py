@@ -15,7 +15,7 @@ from shardpiece.text.engine import TextEngine
 from shardpiece.text.pretokenizers import PreTokenizer
 from shardpiece.text.user_patterns import shortened
 from shardpiece.tokenizer.bpe import BPEModel
-from shardpiece.tokenizer.formats import tiktoken
+from shardpiece.tokenizer.formats import companions, tiktoken
 from shardpiece.tokenizer.tokenizer import Tokenizer
 
 # Those of versions up to v7, whose files may leave them out.
@@ -145,11 +145,15 @@ def problem(tokenizer: Tokenizer) -> str | None:
     model = tokenizer.model
     if model.kind != "bpe" or model.alphabet != "bytes" or model.prefix or model.suffix:
         return f"tekken has byte-level BPE alone, and this model is one of kind {model.kind} over other units"
+    if (reason := companions.added_problem(tokenizer.added_tokens, "tekken")) is not None:
+        return reason
     n = len(tokenizer.special_tokens)
     if {*tokenizer.special_tokens.values()} != {*range(n)} or not model.vocab.present[n:].all():
         return "tekken has the special tokens in front, from 0, and dense ids behind them"
     if model.byte_ids.tolist() != [*range(n, n + 256)]:
         return "tekken has the 256 bytes in order first, and this vocabulary has them in another order"
+    if tokenizer.template:
+        return "tekken says nothing of what is put around a text"
     if (reason := tiktoken.engine_problem(tokenizer)) is None:
         try:
             _pretokenizer(tokenizer.pretokenizer.pattern, "it")
