@@ -37,7 +37,12 @@ class CountConfig(Section):
 class EncodeConfig(Section):
     """Encoding the corpus into shards."""
 
-    tokenizer: str | None = Field(None, description="tokenizer directory; default: train's output")
+    tokenizer: str | None = Field(
+        None, description="a tokenizer of any format, file or directory; default: train's output"
+    )
+    tokenizer_pretokenizer: Any = Field(
+        None, description="for tiktoken ranks of no published vocabulary: the pre-tokenizer they are for"
+    )
     output: PathText | None = Field(None, description="shard directory; default OUTPUT/shards")
     format: Literal["parquet", "bin"] = "parquet"
     append_eos: bool = Field(False, description="end every document with eos_token, exactly once")

@@ -37,6 +37,7 @@ from shardpiece.shards import manifest as manifests
 from shardpiece.shards.plan import Shard, plan_shards
 from shardpiece.shards.writers import TokenBatch, token_dtype, write_shard
 from shardpiece.tokenizer import artifact
+from shardpiece.tokenizer.loading import load
 from shardpiece.tokenizer.tokenizer import Tokenizer
 
 _STATISTICS = ("documents", "null_documents", "empty_documents", "replaced_documents", "bytes", "tokens")
@@ -58,7 +59,7 @@ def encode(session: Callable[[], SparkSession], config: JobConfig) -> StageRepor
     settings = config.encode
     source = storage.absolute(config.tokenizer_source)
     output = storage.absolute(config.shards_path)
-    tokenizer = artifact.load(source)
+    tokenizer = load(source, settings.tokenizer_pretokenizer)
     tokenizer.engine.check_setting(config.engine_settings, f"the tokenizer {source}")
     eos = tokenizer.special_id(settings.end_of_text(tokenizer.special_tokens)) if settings.append_eos else None
     columns = Columns(config.text_column, id=config.id_column)
