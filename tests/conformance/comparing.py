@@ -86,8 +86,11 @@ class Difference:
     section: str
     in_text: str
     text: str
-    ours: list[int] | str
-    expected: list[int] | str
+    ours: tuple[int, ...] | str
+    expected: tuple[int, ...] | str
+
+    def like(self, other: "Difference") -> bool:
+        return (self.text, self.ours, self.expected) == (other.text, other.ours, other.expected)
 
     def __str__(self) -> str:
         return (
@@ -111,8 +114,7 @@ class Report:
         differences = list(differences)
         self.checked[section] = self.checked.get(section, 0) + texts
         self.wrong[section] = self.wrong.get(section, 0) + (len(differences) if wrong is None else wrong)
-        seen = {(shown.section.split(" ")[0], shown.text) for shown in self.shown}
-        self.shown += [one for one in differences if (one.section.split(" ")[0], one.text) not in seen]
+        self.shown += [one for one in dict.fromkeys(differences) if not any(map(one.like, self.shown))]
 
     def fails(self, section: str, why: str) -> None:
         self.add(section, 0, wrong=1)
@@ -138,12 +140,12 @@ class Comparison:
         self.tokenizer, self.peer, self.kept, self.show = tokenizer, peer, kept or Kept(), show
         self.report = Report(name)
 
-    def both(self, text: str, in_text: str) -> tuple[list[int] | str, list[int]]:
+    def both(self, text: str, in_text: str) -> tuple[tuple[int, ...] | str, tuple[int, ...]]:
         try:
-            mine = ours(self.tokenizer, [text], in_text)[0]
+            mine = tuple(ours(self.tokenizer, [text], in_text)[0])
         except ShardpieceError as error:
             mine = f"{type(error).__name__}: {error}"
-        return mine, self.peer.encode([text], in_text)[0]
+        return mine, tuple(self.peer.encode([text], in_text)[0])
 
     def ids(self, section: str, texts: list[str], in_text: str) -> None:
         """Compare the ids of texts."""

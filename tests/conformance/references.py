@@ -205,10 +205,10 @@ def bert(path: Path, lowercase: bool) -> Tokenizers:
     return Tokenizers(made._tokenizer)
 
 
-def gpt2_files(path: Path) -> Tokenizers:
-    """With the special token that transformers adds; it is the file's last entry."""
+def gpt2_files(path: Path, special_tokens: Sequence[str] = ("<|endoftext|>",)) -> Tokenizers:
+    """With the special token that transformers adds."""
     made = pytest.importorskip("tokenizers").ByteLevelBPETokenizer(str(path / "vocab.json"), str(path / "merges.txt"))
-    made.add_special_tokens(["<|endoftext|>"])
+    made.add_special_tokens([*special_tokens])
     return Tokenizers(made._tokenizer)
 
 
@@ -238,7 +238,10 @@ class Reference:
 
     def reading(self, tokenizer: shardpiece.Tokenizer) -> dict:
         """What has to be told of a rank file that has another name."""
-        return {"pretokenizer": tokenizer.pretokenizer.name, "special_tokens": dict(tokenizer.special_tokens)}
+        return {
+            "pretokenizer": tokenizer.pretokenizer.name or tokenizer.pretokenizer.pattern,
+            "special_tokens": dict(tokenizer.special_tokens),
+        }
 
 
 def _huggingface(name: str, lossless: bool = False) -> Reference:
@@ -251,8 +254,8 @@ _ALL = [
         for name in ("r50k_base", "p50k_base", "cl100k_base", "o200k_base")
     ),
     Reference("llama3", "llama3/tokenizer.model", llama3, {"pretokenizer": "llama3", "special_tokens": llama3_special()}, True, "tiktoken"),
-    Reference("mistral-tekken-240911", "mistral-tekken-240911/tekken_240911.json", tekken, lossless=True),
-    Reference("gpt2-hf", "gpt2-hf", gpt2_files, lossless=True),
+    Reference("mistral-tekken-240911", "mistral-tekken-240911/tekken_240911.json", tekken, lossless=True, format="tekken"),
+    Reference("gpt2-hf", "gpt2-hf", gpt2_files, lossless=True, format="gpt2"),
     _huggingface("roberta-base-hf", lossless=True),
     _huggingface("kitoken-gpt_neox"),
     _huggingface("kitoken-modernbert"),
@@ -265,8 +268,8 @@ _ALL = [
     _huggingface("t5-small-hf"),
     _huggingface("kitoken-xlnet_base_cased"),
     _huggingface("bert-uncased-minilm"),
-    Reference("bert-base-uncased", "bert-base-uncased/vocab.txt", lambda path: bert(path, True)),
-    Reference("bert-base-cased", "bert-base-cased/vocab.txt", lambda path: bert(path, False)),
+    Reference("bert-base-uncased", "bert-base-uncased/vocab.txt", lambda path: bert(path, True), format="wordpiece"),
+    Reference("bert-base-cased", "bert-base-cased/vocab.txt", lambda path: bert(path, False), format="wordpiece"),
     *(
         Reference(name, f"{name}/{file}", sentencepiece, format="sentencepiece")
         for name, file in {
