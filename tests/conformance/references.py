@@ -63,9 +63,13 @@ class Peer(Protocol):
     version: str
     size: int
 
-    def encode(self, texts: Sequence[str], in_text: str) -> Encoded: ...
+    def encode(self, texts: Sequence[str], in_text: str, template: bool = False) -> Encoded:
+        """``template``: with what the file puts around a text."""
+        ...
 
-    def decode(self, batch: Sequence[Sequence[int]]) -> list[bytes]: ...
+    def decode(self, batch: Sequence[Sequence[int]], skip: bool = False) -> list[bytes]:
+        """``skip``: without special tokens."""
+        ...
 
     def pieces(self) -> list[str]:
         """Texts of the vocabulary: what its ids decode to and what its file spells, to make hard texts of."""
@@ -84,12 +88,12 @@ class Tiktoken:
         self.version = f"tiktoken {tiktoken.__version__} {encoding._pat_str}"
         self.size = encoding.n_vocab
 
-    def encode(self, texts, in_text):
+    def encode(self, texts, in_text, template=False):
         allowed = set() if in_text == "text" else self.encoding.special_tokens_set
         encode = self.encoding.encode_to_numpy
         return Encoded.of([encode(text, allowed_special=allowed, disallowed_special=()) for text in texts])
 
-    def decode(self, batch):
+    def decode(self, batch, skip=False):
         return [self.encoding.decode_bytes(ids) for ids in batch]
 
     def pieces(self):
@@ -117,13 +121,13 @@ class Tokenizers:
         self.size = max(vocabulary.values()) + 1
         self._spelled = [*vocabulary]
 
-    def encode(self, texts, in_text):
+    def encode(self, texts, in_text, template=False):
         self.tokenizer.encode_special_tokens = in_text == "text"
-        encoded = self.tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
+        encoded = self.tokenizer.encode_batch_fast(list(texts), add_special_tokens=template)
         return Encoded.of([one.ids for one in encoded])
 
-    def decode(self, batch):
-        return [text.encode() for text in self.tokenizer.decode_batch([*batch], skip_special_tokens=False)]
+    def decode(self, batch, skip=False):
+        return [text.encode() for text in self.tokenizer.decode_batch([*batch], skip_special_tokens=skip)]
 
     def pieces(self):
         found = set(self._spelled)
@@ -146,11 +150,11 @@ class SentencePiece:
         self.version = f"sentencepiece {sentencepiece.__version__}"
         self.size = len(p)
 
-    def encode(self, texts, in_text):
+    def encode(self, texts, in_text, template=False):
         encode = self.processor.EncodeAsNumpy
         return Encoded.of([encode(text) for text in texts])
 
-    def decode(self, batch):
+    def decode(self, batch, skip=False):
         return [self.processor.decode([int(i) for i in ids]).encode() for ids in batch]
 
     def pieces(self):

@@ -26,6 +26,7 @@ def test_a_few_texts_of_every_kind(shared, name):
         comparison.ids("code points", batch, "text")
     encoded = comparison.peer.encode(passages + strings[:500], "token")
     comparison.decoding("decoded", [encoded[i] for i in range(len(encoded))])
+    comparison.templates("with a template", strings[:300])
     if reference.lossless:
         comparison.lossless("lossless", passages + strings + texts.fuzzed_bytes(300, 2), "text")
     files.special_tokens(comparison, strings[:100])
