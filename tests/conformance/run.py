@@ -41,7 +41,7 @@ def adversarial(comparison: Comparison, count: int) -> None:
 
 
 def codepoints(comparison: Comparison, every: int = 1) -> None:
-    for batch in itertools.islice(texts.code_points(), 0, None, every):
+    for batch in texts.code_points(texts.fewer_code_points() if every > 1 else None):
         comparison.ids("code points", batch, "text")
 
 

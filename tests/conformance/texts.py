@@ -146,6 +146,11 @@ def code_points(chosen: Iterator[int] | None = None) -> Iterator[list[str]]:
             yield [frame.format(chr(c)) for c in block]
 
 
+def fewer_code_points() -> Iterator[int]:
+    """Those of the first two planes, and some of the others, which are ideographs, private or unassigned."""
+    return itertools.chain(range(0x20000), range(0x20000, 0x110000, 97))
+
+
 def some_code_points(count: int, seed: int) -> list[int]:
     """Random ones, most of them characters, many where the hard ones are."""
     rng = random.Random(seed)
