@@ -56,6 +56,12 @@ class EncodeConfig(Section):
         "text", description="what a place is that spells a special token: ordinary text, that token, or an error"
     )
     shard_size: Memory = Field(ByteSize(256 << 20), description="input text per shard; one row group at least")
+    warm_words: PathText | None = Field(
+        None,
+        description="a word table; workers begin with its most frequent words, which changes no output; default: in run the "
+        "job's own",
+    )
+    cache_bytes: Memory = Field(ByteSize(64 << 20), description="memory for words that a worker has encoded")
 
     def end_of_text(self, special_tokens: Iterable[str]) -> str:
         """The token that append_eos appends, one of ``special_tokens``. Raises ConfigError when it is not among them."""
