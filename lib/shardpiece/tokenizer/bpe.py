@@ -180,8 +180,7 @@ class BPEEncoder:
         t, cache = self._tables, self._cache
         n = k.encode_words(
             read_only(words.data), read_only(words.ends), read_only(words.document_ends), words.start,
-            t.byte_id, t.byte_pairs, t.pages, t.places, t.fallback, t.unk, t.flags, t.pairs, t.merged, t.tree, t.rank_of,
-            t.plain, t.symbols, t.starts, self._seen, t.cells, t.shorter, t.lengths,
+            t.byte_id, t.byte_pairs, t.pages, t.places, t.fallback, t.unk, t.flags, t.pairs, t.merged, t.parts, t.symbols, t.starts, self._seen, t.cells, t.shorter, t.lengths,
             self._whole, self._vocab.data, self._vocab.offsets,
             cache.short_table, cache.long_table, cache.ring_bytes, cache.ring_tokens, cache.state, out, offsets[1:],
         )  # fmt: skip

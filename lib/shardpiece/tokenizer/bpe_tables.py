@@ -31,9 +31,7 @@ class BPETables:
     flags: int
     pairs: np.ndarray
     merged: np.ndarray
-    tree: np.ndarray
-    rank_of: np.ndarray
-    plain: np.ndarray
+    parts: np.ndarray
     symbols: np.ndarray
     starts: np.ndarray
     cells: np.ndarray
@@ -63,14 +61,14 @@ class BPETables:
         pairs = pair_table(left, right, model.merged)
         byte_id, byte_pairs = _NOTHING, _NOTHING
         n = len(vocab)
-        tree, rank_of, plain = np.empty((n, 2), np.int32), np.full(n, k.UNREACHABLE, np.int32), np.ones(n, np.uint8)
+        rank_of, parts = np.full(n, k.UNREACHABLE, np.int32), np.zeros(n, np.uint64)
         symbols, starts, cells = _NOTHING, np.zeros(1, np.int64), np.empty(0, np.uint64)
         shorter = lengths = _NOTHING
         unknown = {unk, *fallback.tolist()} - {-1}
         alone = not unknown or not np.isin(model.merges, sorted(unknown)).any()
         if not marked and not model.drop_unknown and alone:
             symbols, starts = (read_only(array) for array in _vocabulary_symbols(model, places, pages))
-            k.token_trees(symbols, starts, left, right, model.merged, pairs, tree, rank_of, plain)
+            k.token_parts(symbols, starts, left, right, model.merged, pairs, rank_of, parts)
             rank_of[sorted(unknown)] = k.UNREACHABLE
             made = rank_of[model.merged] == np.arange(len(left))
             if not made.all():  # the others never happen
@@ -88,7 +86,7 @@ class BPETables:
             ranks = np.flatnonzero((first >= 0) & (second >= 0))[::-1]  # of equal pairs the lowest rank stays
             byte_pairs[first[ranks] << 8 | second[ranks]] = ranks
         tables = (
-            byte_id, byte_pairs, pages, places, fallback, unk, flags, pairs, model.merged, tree, rank_of, plain, symbols,
+            byte_id, byte_pairs, pages, places, fallback, unk, flags, pairs, model.merged, parts, symbols,
             starts, cells, shorter, lengths, rank_of != k.UNREACHABLE,
         )  # fmt: skip
         # Kernels are compiled for arrays that cannot be written to, and once more for others.

@@ -6,7 +6,7 @@ rank while it has at most SCAN bytes (MERGED where ``greedy_kernels`` cannot be 
 
 Arguments that are the same everywhere: ``byte_id`` (int32 [256]; empty when the model is none of plain bytes),
 ``byte_pairs`` (int32 [65536]): ranks of pairs of bytes; ``pages``, ``places``, ``fallback``, ``unk``, ``flags``: see
-``symbol_kernels``; ``pairs``, ``merged``, ``tree``, ``rank_of``, ``plain``, ``symbols``, ``starts``, ``seen``: see
+``symbol_kernels``; ``pairs``, ``merged``, ``parts``, ``symbols``, ``starts``, ``seen``: see
 ``pair_kernels``; ``cells``, ``shorter``, ``lengths``: see ``greedy_kernels``, ``cells`` empty where a word must be merged;
 ``whole`` (int32): the index of ``piece_kernels`` over ``pieces`` (uint8) and ``piece_offsets`` where words that are pieces
 are to be found first, else empty; ``tokens`` (int32), ``ranks`` (int64), ``dead`` (uint8, zeros): scratch.
@@ -45,7 +45,7 @@ _ZERO = np.uint64(0)
 
 @plain_kernel
 def encode_by_pieces(
-    data, start, end, fallback, unk, flags, pairs, merged, tree, rank_of, plain, symbols, starts, seen, cells, shorter,
+    data, start, end, fallback, unk, flags, pairs, merged, parts, symbols, starts, seen, cells, shorter,
     lengths, tokens, ranks, dead, out, at,
 ):  # fmt: skip
     """A word into out[at:], greedily, unknown characters by what stands for them; returns the number of tokens."""
@@ -53,7 +53,7 @@ def encode_by_pieces(
     position = start
     while position < end:
         m, position = encode_greedy(
-            data, position, end, cells, shorter, lengths, pairs, merged, tree, rank_of, plain, symbols, starts, seen,
+            data, position, end, cells, shorter, lengths, pairs, merged, parts, symbols, starts, seen,
             tokens, ranks, dead, out, at + n,
         )  # fmt: skip
         n += m
@@ -66,14 +66,14 @@ def encode_by_pieces(
 
 @kernel
 def encode_huge(
-    data, start, end, pages, places, fallback, unk, flags, pairs, merged, tree, rank_of, plain, symbols, starts, seen,
+    data, start, end, pages, places, fallback, unk, flags, pairs, merged, parts, symbols, starts, seen,
     cells, shorter, lengths, tokens, ranks, out, at,
 ):  # fmt: skip
     """A word of any length, with memory of its own."""
     if len(cells) > 0:
         dead = np.zeros(end - start + 2, np.uint8)
         return encode_by_pieces(
-            data, start, end, fallback, unk, flags, pairs, merged, tree, rank_of, plain, symbols, starts, seen, cells,
+            data, start, end, fallback, unk, flags, pairs, merged, parts, symbols, starts, seen, cells,
             shorter, lengths, tokens, ranks, dead, out, at,
         )  # fmt: skip
     own = np.empty(end - start + 1, np.int32)
@@ -83,7 +83,7 @@ def encode_huge(
 
 @plain_kernel
 def encode_word(
-    data, start, end, byte_id, byte_pairs, pages, places, fallback, unk, flags, pairs, merged, tree, rank_of, plain,
+    data, start, end, byte_id, byte_pairs, pages, places, fallback, unk, flags, pairs, merged, parts,
     symbols, starts, seen, cells, shorter, lengths, tokens, ranks, dead, out, at,
 ):  # fmt: skip
     """A word of at most LONG bytes, of MERGED where it must be merged, into out[at:]; returns the number of tokens."""
@@ -105,7 +105,7 @@ def encode_word(
             out[at + i] = tokens[i]
         return n
     return encode_by_pieces(
-        data, start, end, fallback, unk, flags, pairs, merged, tree, rank_of, plain, symbols, starts, seen, cells,
+        data, start, end, fallback, unk, flags, pairs, merged, parts, symbols, starts, seen, cells,
         shorter, lengths, tokens, ranks, dead, out, at,
     )  # fmt: skip
 
@@ -143,7 +143,7 @@ def load_word(
 @kernel
 def encode_words(
     data, word_ends, document_ends, first_byte, byte_id, byte_pairs, pages, places, fallback, unk, flags, pairs, merged,
-    tree, rank_of, plain, symbols, starts, seen, cells, shorter, lengths, whole, pieces, piece_offsets, short_table,
+    parts, symbols, starts, seen, cells, shorter, lengths, whole, pieces, piece_offsets, short_table,
     long_table, ring_bytes, ring_tokens, state, out, token_ends,
 ):  # fmt: skip
     """Encode all words. ``out`` (int32) must hold four elements more than there are bytes; ``token_ends`` (int64 [n])
@@ -217,13 +217,12 @@ def encode_words(
                         m = np.int64(1)
                 if m == 0 and (bucket == NO_BUCKET or (len(cells) == 0 and end - start > MERGED)):
                     m = encode_huge(
-                        data, start, end, pages, places, fallback, unk, flags, pairs, merged, tree, rank_of, plain,
+                        data, start, end, pages, places, fallback, unk, flags, pairs, merged, parts,
                         symbols, starts, seen, cells, shorter, lengths, tokens, ranks, out, at,
                     )  # fmt: skip
                 elif m == 0:
                     m = encode_word(
-                        data, start, end, byte_id, byte_pairs, pages, places, fallback, unk, flags, pairs, merged, tree,
-                        rank_of, plain, symbols, starts, seen, cells, shorter, lengths, tokens, ranks, dead, out, at,
+                        data, start, end, byte_id, byte_pairs, pages, places, fallback, unk, flags, pairs, merged, parts, symbols, starts, seen, cells, shorter, lengths, tokens, ranks, dead, out, at,
                     )  # fmt: skip
                 if bucket >= 0:
                     keep_short(lows[i], highs[i], bucket, out, at, m, short_table, ring_tokens, state)

@@ -33,7 +33,7 @@ def longest_token(data, position, end, cells):
 
 @plain_kernel
 def encode_greedy(
-    data, start, end, cells, shorter, lengths, pairs, merged, tree, rank_of, plain, symbols, starts, seen, tokens, ranks,
+    data, start, end, cells, shorter, lengths, pairs, merged, parts, symbols, starts, seen, tokens, ranks,
     dead, out, at,
 ):  # fmt: skip
     """Encode data[start:end] into out[at:] (int32) up to the first place where no token begins; returns (number of tokens,
@@ -52,7 +52,7 @@ def encode_greedy(
         if get(dead, after - start) == 0 and (
             n == 0
             or compatible(
-                np.int64(get(out, at + n - 1)), token, pairs, merged, tree, rank_of, plain, symbols, starts, seen, tokens,
+                np.int64(get(out, at + n - 1)), token, pairs, merged, parts, symbols, starts, seen, tokens,
                 ranks,
             )
         ):  # fmt: skip

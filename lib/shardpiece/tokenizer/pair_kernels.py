@@ -14,7 +14,7 @@ from shardpiece.kernel_cache import kernel, plain_kernel
 NO_RANK = np.int64(1 << 21)
 MOST = (1 << 21) - 2  # the one above stands for none
 EMPTY = np.uint64(0xFFFFFFFFFFFFFFFF)
-_21, _1 = np.uint64(21), np.uint64(1)
+_63, _42, _21, _1 = np.uint64(63), np.uint64(42), np.uint64(21), np.uint64(1)
 _ZERO = np.uint64(0)
 _LOW_21 = np.uint64((1 << 21) - 1)
 _SHIFT = np.uint64(40)
@@ -101,13 +101,14 @@ def merge_scan(tokens, n, pairs, merged, ranks):
 
 
 @kernel
-def token_trees(symbols, starts, left, right, merged, pairs, tree, rank_of, plain):
+def token_parts(symbols, starts, left, right, merged, pairs, rank_of, parts):
     """What each token is made of: ``symbols`` (int32) [starts[t]:starts[t + 1]] are the base symbols of token t's text,
     none where it is no token or has a symbol that is none.
 
     ``rank_of`` (int32 [ids]): the rank of the merge that makes token t out of its own text, BASE for a base symbol,
-    UNREACHABLE where merging its text leads elsewhere; ``tree`` (int32 [ids, 2]): the two tokens of that merge, the token
-    itself twice for base symbols. ``plain`` (uint8): whether no part of it was made at a higher rank than the whole.
+    UNREACHABLE where merging its text leads elsewhere. ``parts`` (uint64 [ids]), for those that it does not: in bits 42-62
+    that rank plus one, in bits 21-41 and 0-20 the two tokens of the merge, the token itself twice for base symbols; in bit
+    63 whether it is plain: no part of it was made at a higher rank than the whole.
     """
     longest = 1
     for t in range(len(rank_of)):
@@ -116,54 +117,48 @@ def token_trees(symbols, starts, left, right, merged, pairs, tree, rank_of, plai
     ranks = np.empty(longest, np.int64)
     for t in range(len(rank_of)):
         n = starts[t + 1] - starts[t]
-        tree[t, 0] = t
-        tree[t, 1] = t
-        plain[t] = 1
         rank_of[t] = UNREACHABLE
+        parts[t] = 0
         if n == 0:
             continue
         tokens[:n] = symbols[starts[t] : starts[t + 1]]
         m, last = merge_scan(tokens, n, pairs, merged, ranks)
-        if m != 1 or tokens[0] != t:
-            continue
-        rank_of[t] = BASE if last == NO_RANK else last
-        if last != NO_RANK:
-            tree[t, 0] = left[last]
-            tree[t, 1] = right[last]
+        if m == 1 and tokens[0] == t:
+            rank_of[t] = BASE if last == NO_RANK else last
     # Parts can have higher ids than the whole: go by length.
     order = np.argsort(starts[1:] - starts[:-1], kind="mergesort")
     for t in order:
-        if rank_of[t] >= 0:
-            a, b = tree[t, 0], tree[t, 1]
-            plain[t] = plain[a] != 0 and plain[b] != 0 and rank_of[a] < rank_of[t] and rank_of[b] < rank_of[t]
+        if rank_of[t] == BASE:
+            parts[t] = (_1 << _63) | (np.uint64(t) << _21) | np.uint64(t)
+        elif rank_of[t] >= 0:
+            a, b = np.int64(left[rank_of[t]]), np.int64(right[rank_of[t]])
+            plain = (parts[a] & parts[b]) >> _63 if rank_of[a] < rank_of[t] and rank_of[b] < rank_of[t] else _ZERO
+            parts[t] = (plain << _63) | (np.uint64(rank_of[t] + 1) << _42) | (np.uint64(a) << _21) | np.uint64(b)
 
 
 @plain_kernel
-def stand_side_by_side(a, b, pairs, tree, rank_of):
+def stand_side_by_side(a, b, pairs, parts):
     """Whether merging the text of token a followed by that of token b gives just these two. Both are plain.
 
     Undoes the later of the two last merges, again and again: at each step the two tokens at the border were there together
     until the merge just undone, so if they merge at a lower rank (at the same one, which is the same pair, only on the left
-    side of it: leftmost first) they would have merged with each other instead.
+    side of it: leftmost first) they would have merged with each other instead. ``parts``: see ``token_parts``. Which of the
+    two is undone is no branch: it could not be predicted.
     """
-    limit = NO_RANK
-    right_undone = False
+    limit = 2 * NO_RANK
     while True:
-        rank = pair_rank(a, b, pairs)
-        if rank < limit or (rank == limit and right_undone and rank != NO_RANK):
+        if 2 * pair_rank(a, b, pairs) < limit:
             return False
-        ra, rb = np.int64(get(rank_of, np.int64(a))), np.int64(get(rank_of, np.int64(b)))
-        if ra < 0 and rb < 0:
+        of_a, of_b = get(parts, a), get(parts, b)
+        made_a, made_b = np.int64((of_a >> _42) & _LOW_21), np.int64((of_b >> _42) & _LOW_21)
+        if made_a | made_b == 0:
             return True
         # Of equal ranks the left merge was made first: the right one is undone first.
-        if rb >= ra:
-            limit = rb
-            right_undone = True
-            b = tree[b, 0]
-        else:
-            limit = ra
-            right_undone = False
-            a = tree[a, 1]
+        undo_right = made_b >= made_a
+        limit = 2 * (max(made_a, made_b) - 1) + np.int64(undo_right)
+        right_of_a, left_of_b = np.int64(of_a & _LOW_21), np.int64((of_b >> _21) & _LOW_21)
+        a = a if undo_right else right_of_a
+        b = left_of_b if undo_right else b
 
 
 @plain_kernel
@@ -180,7 +175,7 @@ def side_by_side_at_length(a, b, pairs, merged, symbols, starts, tokens, ranks):
 
 
 @plain_kernel
-def compatible(a, b, pairs, merged, tree, rank_of, plain, symbols, starts, seen, tokens, ranks):
+def compatible(a, b, pairs, merged, parts, symbols, starts, seen, tokens, ranks):
     """Whether merging the text of token a followed by that of token b gives just these two. ``seen`` (uint64, a power of two
     of them) remembers answers: a << 22 | b << 1 | answer."""
     key = (np.uint64(a) << _21) | np.uint64(b)
@@ -188,8 +183,8 @@ def compatible(a, b, pairs, merged, tree, rank_of, plain, symbols, starts, seen,
     known = get(seen, q)
     if (known >> _1) == key:
         return (known & _1) != np.uint64(0)
-    if get(plain, a) != 0 and get(plain, b) != 0:
-        answer = stand_side_by_side(a, b, pairs, tree, rank_of)
+    if ((get(parts, a) & get(parts, b)) >> _63) != _ZERO:
+        answer = stand_side_by_side(a, b, pairs, parts)
     else:
         answer = side_by_side_at_length(a, b, pairs, merged, symbols, starts, tokens, ranks)
     put(seen, q, (key << _1) | (_1 if answer else np.uint64(0)))
