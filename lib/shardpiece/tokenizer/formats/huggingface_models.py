@@ -5,9 +5,9 @@ from collections.abc import Container, Sequence
 import numpy as np
 
 from shardpiece.errors import FormatError
+from shardpiece.text.byte_alphabet import spell, unspell
 from shardpiece.tokenizer.added_tokens import AddedToken
 from shardpiece.tokenizer.bpe import BYTES, BPEModel
-from shardpiece.tokenizer.formats.byte_alphabet import spell, unspell
 from shardpiece.tokenizer.model import Model, byte_piece
 from shardpiece.tokenizer.unigram import UnigramModel
 from shardpiece.tokenizer.wordlevel import WordLevelModel

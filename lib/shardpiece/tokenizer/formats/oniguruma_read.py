@@ -36,12 +36,14 @@ _FOR_REGEX = (
 
 
 @lru_cache(256)
-def translated(pattern: str) -> str:
-    """The pattern for our parser, else for the ``regex`` module. Raises FormatError naming what has no equal."""
+def translated(pattern: str, for_regex: bool = False) -> str:
+    """The pattern for our parser, else, or with ``for_regex``, for the ``regex`` module. Raises FormatError naming what has
+    no equal."""
     text = _Reader(pattern, _FOR_US).whole()
     try:
         regex_syntax.parse(text)
-        return text
+        if not for_regex or "{hf_" not in text:
+            return text
     except UnsupportedPattern:
         pass
     text = _Reader(pattern, _FOR_REGEX).whole()
@@ -66,9 +68,7 @@ class _Reader:
         self.words = words
 
     def refuse(self, what: str) -> FormatError:
-        return FormatError(
-            f"the pattern {_short(self.pattern)} has {what}, which has no equal here or another meaning"
-        )
+        return FormatError(f"the pattern {_short(self.pattern)} has {what}, which has no equal here or another meaning")
 
     def peek(self, text: str) -> bool:
         return self.pattern.startswith(text, self.at)
@@ -237,7 +237,11 @@ class _Reader:
         for opening, pattern in _CODES:
             if letter == opening and (found := re.compile(pattern).match(self.pattern, self.at)):
                 code = int(found[1], 16)
-                if code > 0x10FFFF or 0xD800 <= code < 0xE000 or (code > 0x7F and "{" not in found[0] and letter == "x"):
+                if (
+                    code > 0x10FFFF
+                    or 0xD800 <= code < 0xE000
+                    or (code > 0x7F and "{" not in found[0] and letter == "x")
+                ):
                     raise self.refuse(f"the escape \\{letter}{found[0]}")
                 self.at = found.end()
                 return chr(code)
