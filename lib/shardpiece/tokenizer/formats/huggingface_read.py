@@ -8,6 +8,7 @@ from shardpiece.text.normalizers import Normalizer, normalizer
 from shardpiece.tokenizer.added_tokens import AddedToken
 from shardpiece.tokenizer.formats import (
     huggingface_decoder,
+    huggingface_models,
     huggingface_pretokenizers,
     huggingface_read_models,
     huggingface_template,
@@ -46,7 +47,7 @@ def from_content(content: dict) -> Tokenizer:
         split = huggingface_pretokenizers.Split((), True, split.before)
     _check_first(rule, split)
     byte_level = split.byte_level and huggingface_read_models.spells_bytes(model_config, texts)
-    tokens = _added_tokens(content.get("added_tokens") or [], texts, len(model_config["vocab"]), spelled_normalizer)
+    tokens = _added_tokens(content.get("added_tokens") or [], texts, spelled_normalizer)
     model = huggingface_read_models.read(
         model_config,
         texts,
@@ -105,40 +106,24 @@ def _check_first(rule: Normalizer | None, split: huggingface_pretokenizers.Split
             )
 
 
-def _added_tokens(entries: list[dict], texts: list[str | None], size: int, spelled: bool) -> list[AddedToken]:
-    """``size``: of the model's vocabulary. Raises FormatError where the file says another id than that library gives."""
-    ids = {text: i for i, text in enumerate(texts) if text is not None}
-    given: dict[str, AddedToken] = {}
-    largest = -1
-    for entry in entries:
-        text = entry["content"]
-        if text == "":
-            continue
-        if text in given:
-            raise FormatError(f"added_tokens: {text!r:.60} is listed twice")
-        # That library gives ids anew: those of the model's entries, then one after the other.
-        new = ids.get(text)
-        if new is None:
-            new = largest + 1 if largest >= size or size == 0 else size
-            if largest < 0:
-                new = size
+def _added_tokens(entries: list[dict], texts: list[str | None], spelled: bool) -> list[AddedToken]:
+    """Raises FormatError where the file says another id than that library gives."""
+    entries = [entry for entry in entries if entry["content"] != ""]
+    names = [entry["content"] for entry in entries]
+    if len(set(names)) != len(names):
+        raise FormatError(f"added_tokens: {max(names, key=names.count)!r:.60} is listed twice")
+    ids = huggingface_models.given_ids(names, {text: i for i, text in enumerate(texts) if text is not None})
+    tokens = []
+    for entry, text, new in zip(entries, names, ids, strict=True):
         if entry["id"] != new:
             raise FormatError(
                 f"added_tokens: {text!r:.60} has the id {entry['id']}, and Hugging Face's library gives it {new}, whatever "
                 f"the file says"
             )
-        largest = max(largest, new)
         normalized = entry["normalized"]
         if spelled and normalized and entry["single_word"]:
             raise FormatError(f"added_tokens: {text!r:.60} is a single word of text that ByteLevel has normalized")
         strips = not (spelled and normalized)  # there is no white space in the byte alphabet
-        given[text] = AddedToken(
-            text,
-            new,
-            entry["special"],
-            entry["lstrip"] and strips,
-            entry["rstrip"] and strips,
-            entry["single_word"],
-            normalized,
-        )
-    return list(given.values())
+        lstrip, rstrip = entry["lstrip"] and strips, entry["rstrip"] and strips
+        tokens.append(AddedToken(text, new, entry["special"], lstrip, rstrip, entry["single_word"], normalized))
+    return tokens

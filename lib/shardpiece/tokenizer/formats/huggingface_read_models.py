@@ -6,9 +6,9 @@ import numpy as np
 
 from shardpiece.errors import FormatError
 from shardpiece.text.byte_alphabet import byte_alphabet, spell, unspell
-from shardpiece.tokenizer.bpe import BYTES, CHARACTERS, BPEModel
+from shardpiece.tokenizer.bpe import BYTES, CHARACTERS, NEVER_IN_TEXT, BPEModel
 from shardpiece.tokenizer.model import Model, byte_piece
-from shardpiece.tokenizer.unigram import UnigramModel
+from shardpiece.tokenizer.unigram import UNKNOWN_PENALTY, UnigramModel
 from shardpiece.tokenizer.wordlevel import WordLevelModel
 from shardpiece.tokenizer.wordpiece import WordPieceModel
 
@@ -47,9 +47,10 @@ def spells_bytes(config: dict, texts: list[str | None]) -> bool:
     if type_of(config) != "BPE" or config.get("continuing_subword_prefix"):
         return False
     suffix = config.get("end_of_word_suffix") or ""
+    characters = [character for b, character in enumerate(byte_alphabet()) if b not in NEVER_IN_TEXT]
     known = set(texts)
-    marked = all(character + suffix in known for character in byte_alphabet())
-    return marked and known.issuperset(byte_alphabet()) and spell(suffix.encode()) == suffix
+    marked = all(character + suffix in known for character in characters)
+    return marked and known.issuperset(characters) and spell(suffix.encode()) == suffix
 
 
 def read(
@@ -146,8 +147,12 @@ def _merges(lines: list, ids: Mapping[str, int]) -> np.ndarray:
 
 def _unigram(config: dict, pieces: list[bytes | None], ids: Mapping[str, int]) -> UnigramModel:
     scores = np.array([score for _, score in config["vocab"]], np.float64)
-    unk = config.get("unk_id")
     byte_ids = None
     if config.get("byte_fallback", False):
         byte_ids = np.array([ids.get(byte_piece(b).decode(), -1) for b in range(256)], np.int32)
-    return UnigramModel(pieces, scores, unk, byte_ids)
+    # That library finds pieces of bytes in text too, and takes the lowest score of all entries.
+    matched = np.array([piece is not None for piece in pieces], bool)
+    lowest = float(scores.min(initial=np.inf))
+    return UnigramModel(
+        pieces, scores, config.get("unk_id"), byte_ids, matched=matched, unknown_score=lowest - UNKNOWN_PENALTY
+    )
