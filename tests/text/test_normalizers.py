@@ -345,7 +345,7 @@ def test_settings_of_tokenizer_json(peer):
 
 @pytest.mark.parametrize(
     "config",
-    [{}, [], {"type": "ByteLevel"}, {"type": "Strip"}, {"type": "Replace", "pattern": {"Regex": r"\h"}, "content": ""}],
+    [{}, [], {"type": "ByteLevel"}, {"type": "Strip"}, {"type": "Replace", "pattern": {"Regex": r"\X"}, "content": ""}],
 )
 def test_settings_of_tokenizer_json_that_cannot_be_had(config):
     with pytest.raises(ConfigError):

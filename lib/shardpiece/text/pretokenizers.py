@@ -103,7 +103,7 @@ class PreTokenizer:
     """Splits documents. ``setting``: a name of PRETOKENIZERS; a regular expression, whose matches and what stands between
     them are the words; {"type": "split", "pattern": ..., "behavior": ..., "invert": ...} (see SplitStep), {"type":
     "metaspace", "replacement": ..., "prepend": ..., "split": ...} (see MetaspaceStep) or {"type": "digit_groups",
-    "size": ...}; or a list of these, each applied to the words of the one before.
+    "size": ...}; a step as it is; or a list of these, each applied to the words of the one before.
 
     Raises ConfigError for what is none of them.
     """
@@ -165,6 +165,8 @@ class PreTokenizer:
 
 
 def _steps(setting: Setting) -> list[Step]:
+    if isinstance(setting, Step):
+        return [setting]
     if isinstance(setting, list | tuple):
         return [step for part in setting for step in _steps(part)]
     if isinstance(setting, dict):

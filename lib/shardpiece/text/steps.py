@@ -9,8 +9,8 @@ import numpy as np
 import regex
 
 from shardpiece.errors import ConfigError, DocumentError, ShardpieceWarning
+from shardpiece.text import byte_alphabet, unicode_sets
 from shardpiece.text import step_kernels as k
-from shardpiece.text import unicode_sets
 from shardpiece.text.dfa import DEAD, DFA, START, compile_pattern
 from shardpiece.text.documents import Documents, Words
 from shardpiece.text.regex_syntax import UnsupportedPattern
@@ -289,12 +289,47 @@ class DigitGroupsStep:
         return replace(found, ends=ends[:n], document_ends=document_ends)
 
 
-Step = SplitStep | MetaspaceStep | ByteStep | DigitGroupsStep
+@dataclass(frozen=True)
+class ByteAlphabetStep:
+    """Every byte as the character that GPT-2's alphabet has for it, and ``steps``, splits, applied to that text; with
+    ``back``, bytes again in the end. This is what Hugging Face's ByteLevel does before other pre-tokenizers, which then cut
+    inside of characters too, or before models whose vocabularies are texts of that alphabet."""
+
+    steps: tuple[SplitStep, ...] = ()
+    back: bool = True
+    kind = label = "byte_alphabet"
+
+    def __post_init__(self):
+        if not all(isinstance(step, SplitStep) for step in self.steps) or not isinstance(self.back, bool):
+            raise ConfigError("pretokenizer byte_alphabet: steps are splits, back is true or false")
+
+    @property
+    def spec(self) -> dict:
+        return {"type": self.kind, "steps": [step.spec for step in self.steps], "back": self.back}
+
+    @classmethod
+    def from_spec(cls, spec: dict) -> "ByteAlphabetStep":
+        return cls(tuple(SplitStep.from_spec(step) for step in spec["steps"]), spec["back"])
+
+    def apply(self, words: Words) -> Words:
+        raw = words.data[words.start : words.start + words.size]
+        to_ends = byte_alphabet.spelled_ends(raw)
+        data = _read_only(byte_alphabet.spell_array(raw, to_ends))
+        words = Words(data, 0, to_ends[words.ends - words.start], words.document_ends, words.at_start)
+        for step in self.steps:
+            words = step.apply(words)
+        if not self.back:
+            return words
+        raw, to_ends = byte_alphabet.unspell_array(words.data[words.start : words.start + words.size])
+        return Words(_read_only(raw), 0, to_ends[words.ends - words.start], words.document_ends, words.at_start)
+
+
+Step = SplitStep | MetaspaceStep | ByteStep | DigitGroupsStep | ByteAlphabetStep
 
 
 def step_from_spec(spec: dict) -> Step:
     """Raises KeyError, TypeError or ValueError for a damaged one."""
-    kinds = {step.kind: step for step in (MetaspaceStep, ByteStep, DigitGroupsStep)}
+    kinds = {step.kind: step for step in (MetaspaceStep, ByteStep, DigitGroupsStep, ByteAlphabetStep)}
     return kinds.get(spec["type"], SplitStep).from_spec(spec)
 
 

@@ -67,13 +67,28 @@ def frozen(name: str) -> np.ndarray:
     return result
 
 
+@cache
+def onig_word(in_class: bool) -> np.ndarray:
+    """What Oniguruma takes for characters of words: not the joiners, but, where the pattern has no brackets around, six
+    superscripts and fractions of Latin-1."""
+    result = frozen("word").copy()
+    result[[0x200C, 0x200D]] = False
+    if not in_class:
+        result[[0xB2, 0xB3, 0xB9, 0xBC, 0xBD, 0xBE]] = True
+    result.flags.writeable = False
+    return result
+
+
 def scripts() -> list[np.ndarray]:
     """The sets of code points that ``UnicodeScripts`` of Hugging Face keeps together."""
     return [frozen(name) for name in _table() if name.startswith("script")]
 
 
 def members(name: str) -> np.ndarray:
-    """The code points with a property, named as in ``\\p{name}``. Raises ValueError for what ``regex`` does not know."""
+    """The code points with a property, named as in ``\\p{name}``, or with hf_ a set of that library. Raises ValueError for what
+    ``regex`` does not know."""
+    if name in ("hf_word", "hf_class_word"):
+        return onig_word(name == "hf_class_word")
     if name.startswith("hf_"):
         return frozen(name)
     key = name.replace("_", "").replace(" ", "").replace("-", "").lower()

@@ -20,6 +20,7 @@ from shardpiece.tokenizer.word_cache import WordCache
 
 BYTES, CHARACTERS = "bytes", "characters"
 _NOTHING = np.empty(0, np.int32)
+NEVER_IN_TEXT = (0xC0, 0xC1, *range(0xF5, 0x100))
 
 
 @dataclass(frozen=True)
@@ -85,10 +86,14 @@ class BPEModel:
             names, what = [byte_piece(b) for b in range(256)], "there is no fallback to bytes"
         else:
             return _NOTHING
-        missing = [b for b, name in enumerate(names) if name not in vocab.ids]
-        if missing:
-            raise FormatError(f"the vocabulary lacks the single bytes {missing[:8]}: {what}")
-        return np.array([vocab.ids[name] for name in names], np.int32)
+        ids = np.array([vocab.ids.get(name, -1) for name in names], np.int32)
+        missing = np.flatnonzero(ids < 0)
+        if self.alphabet == BYTES:
+            # What no valid UTF-8 has, no word has: GPT-NeoX has no tokens for these bytes.
+            missing = missing[~np.isin(missing, NEVER_IN_TEXT) | np.isin(missing, vocab.data)]
+        if len(missing):
+            raise FormatError(f"the vocabulary lacks the single bytes {missing[:8].tolist()}: {what}")
+        return ids
 
     @classmethod
     def from_ranks(cls, pieces: Iterable[bytes | None]) -> "BPEModel":

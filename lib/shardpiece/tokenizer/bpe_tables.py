@@ -81,7 +81,7 @@ class BPETables:
             byte_id = model.byte_ids
             byte_pairs = np.full(65536, k.NO_RANK, np.int32)
             byte_of = np.full(n, -1, np.int64)
-            byte_of[byte_id] = np.arange(256)
+            byte_of[byte_id[byte_id >= 0]] = np.flatnonzero(byte_id >= 0)
             first, second = byte_of[model.merges].T
             ranks = np.flatnonzero((first >= 0) & (second >= 0))[::-1]  # of equal pairs the lowest rank stays
             byte_pairs[first[ranks] << 8 | second[ranks]] = ranks

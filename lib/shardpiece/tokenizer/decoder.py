@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from itertools import groupby
 
 from shardpiece.errors import ConfigError, FormatError
+from shardpiece.text.byte_alphabet import text_bytes
 from shardpiece.text.engine import TextEngine
 from shardpiece.text.normalizers import Normalizer, normalizer
 from shardpiece.tokenizer import sentencepiece_decoder
-from shardpiece.tokenizer.formats.byte_alphabet import text_bytes
 from shardpiece.tokenizer.model import Model
 
 # Step → its settings and their types.

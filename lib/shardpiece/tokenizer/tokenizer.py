@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from shardpiece import storage
 from shardpiece.errors import ConfigError, DocumentError, FormatError
+from shardpiece.text.byte_alphabet import spell, text_bytes
 from shardpiece.text.documents import Documents
 from shardpiece.text.engine import TextEngine
 from shardpiece.text.pretokenizers import PreTokenizer
@@ -16,7 +17,6 @@ from shardpiece.text.special import IN_TEXT
 from shardpiece.tokenizer.added_tokens import AddedToken, AddedTokenCutter, check_special_tokens
 from shardpiece.tokenizer.decode_stream import DecodeStream
 from shardpiece.tokenizer.decoder import Decoder, ImpliedDecoder, implied_decoder
-from shardpiece.tokenizer.formats.byte_alphabet import spell, text_bytes
 from shardpiece.tokenizer.model import Encoder, Model
 from shardpiece.tokenizer.sampling import Sampling, encode_words, keys_of, piece_keys
 from shardpiece.tokenizer.template import Template

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from shardpiece.errors import ConfigError, FormatError
+from shardpiece.text.byte_alphabet import byte_level_order, unspell
 from shardpiece.text.engine import TextEngine
 from shardpiece.text.pretokenizers import PreTokenizer, Setting
 from shardpiece.tokenizer.bpe import CHARACTERS, BPEModel
-from shardpiece.tokenizer.formats.byte_alphabet import byte_level_order, unspell
 from shardpiece.tokenizer.model import byte_piece
 from shardpiece.tokenizer.tokenizer import Tokenizer
 from shardpiece.train_config import TrainConfig

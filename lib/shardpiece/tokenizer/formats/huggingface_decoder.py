@@ -3,6 +3,7 @@
 from shardpiece.errors import FormatError
 from shardpiece.tokenizer.decoder import Decoder
 from shardpiece.tokenizer.formats.oniguruma import spelled
+from shardpiece.tokenizer.formats.oniguruma_read import translated
 from shardpiece.tokenizer.tokenizer import Tokenizer
 
 _BYTE_LEVEL = {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": True}
@@ -79,3 +80,43 @@ def _step(step: dict) -> dict:
         case "ctc":
             return {"type": "CTC", **{key: value for key, value in step.items() if key != "type"}}
     raise FormatError(f"tokenizer.json has no decoder that does what the step {step['type']} does among others")
+
+
+def read(config: dict | None) -> Decoder:
+    """A decoder of tokenizer.json as steps. Raises FormatError for what is not known here."""
+    if config is None:
+        return Decoder(({"type": "spaces"},))
+    return Decoder(tuple(_flat(config)))
+
+
+def _flat(config: dict) -> list[dict]:
+    if config["type"] == "Sequence":
+        return [step for part in config["decoders"] for step in _flat(part)]
+    return [_read_step(config)]
+
+
+def _read_step(config: dict) -> dict:
+    match config["type"]:
+        case "ByteLevel":
+            return {"type": "byte_level"}
+        case "WordPiece":
+            return {"type": "wordpiece", "prefix": config["prefix"], "cleanup": config["cleanup"]}
+        case "Metaspace":
+            scheme = config.get("prepend_scheme", "always").lower()
+            return {"type": "metaspace", "replacement": config["replacement"], "strip": scheme != "never"}
+        case "BPEDecoder":
+            return {"type": "bpe", "suffix": config["suffix"]}
+        case "ByteFallback":
+            return {"type": "byte_fallback"}
+        case "Fuse":
+            return {"type": "fuse"}
+        case "Replace":
+            pattern = config["pattern"]
+            if "String" in pattern:
+                return {"type": "replace", "literal": pattern["String"], "content": config["content"]}
+            return {"type": "replace", "pattern": translated(pattern["Regex"], True), "content": config["content"]}
+        case "Strip":
+            return {"type": "strip", **{key: config[key] for key in ("content", "start", "stop")}}
+        case "CTC":
+            return {"type": "ctc", **{key: config[key] for key in ("pad_token", "word_delimiter_token", "cleanup")}}
+    raise FormatError(f"decoder: the type {config['type']!r:.60} is not known here")

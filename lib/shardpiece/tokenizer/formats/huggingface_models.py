@@ -1,15 +1,16 @@
 """Models in the terms of Hugging Face's ``tokenizer.json``."""
 
-from collections.abc import Container, Sequence
+from collections.abc import Container, Mapping, Sequence
 
 import numpy as np
 
 from shardpiece.errors import FormatError
+from shardpiece.text.byte_alphabet import spell, unspell
 from shardpiece.tokenizer.added_tokens import AddedToken
 from shardpiece.tokenizer.bpe import BYTES, BPEModel
-from shardpiece.tokenizer.formats.byte_alphabet import spell, unspell
+from shardpiece.tokenizer.formats import huggingface_read_models
 from shardpiece.tokenizer.model import Model, byte_piece
-from shardpiece.tokenizer.unigram import UnigramModel
+from shardpiece.tokenizer.unigram import UNKNOWN_PENALTY, WIDE, UnigramModel
 from shardpiece.tokenizer.wordlevel import WordLevelModel
 from shardpiece.tokenizer.wordpiece import WordPieceModel
 
@@ -18,33 +19,42 @@ def is_byte_level(model: Model) -> bool:
     return model.kind == "bpe" and model.alphabet == BYTES
 
 
-def spelled_vocabulary(model: Model, added_tokens: Sequence[AddedToken]) -> list[str]:
-    """The text of each id below len(model): added tokens that the model leaves room for are entries like the others."""
+def spelled_vocabulary(model: Model, added_tokens: Sequence[AddedToken]) -> list[str | None]:
+    """The text of each id below len(model): added tokens that the model leaves room for are entries like the others. None
+    for ids that are no tokens. Raises FormatError where that library would give added tokens other ids."""
     texts = {token.id: token.text for token in added_tokens}
     one = spell if is_byte_level(model) else bytes.decode
     spelled = [texts.get(i) if piece is None else one(piece) for i, piece in enumerate(model.vocab)]
-    if None in spelled:
-        raise FormatError(f"the id {spelled.index(None)} is no token: tokenizer.json has no place for gaps")
-    ids = {text: i for i, text in enumerate(spelled)}
-    if len(ids) != len(spelled):
+    ids = {text: i for i, text in enumerate(spelled) if text is not None}
+    if len(ids) != len(spelled) - spelled.count(None):
         raise FormatError("a special token is spelled like an ordinary token in the alphabet of tokenizer.json")
-    behind = len(spelled)
-    for token in added_tokens:
-        # That library gives ids anew: those of the model's entries, then one after the other.
-        expected = ids.get(token.text, behind)
-        behind += token.text not in ids
-        if token.id != expected:
+    for token, new in zip(added_tokens, given_ids([token.text for token in added_tokens], ids), strict=True):
+        if token.id != new:
             raise FormatError(
-                f"the added token {token.text!r} has the id {token.id}, and Hugging Face's library would give it {expected}"
+                f"the added token {token.text!r} has the id {token.id}, and Hugging Face's library would give it {new}"
             )
     return spelled
+
+
+def given_ids(texts: Sequence[str], vocab: Mapping[str, int]) -> list[int]:
+    """The ids that Hugging Face's library gives to added tokens, whatever a file says: those that the model's vocabulary
+    has for their texts, the others behind its size or the largest id so far."""
+    given: list[int] = []
+    largest = -1
+    for text in texts:
+        new = vocab.get(text)
+        if new is None:
+            new = largest + 1 if largest >= len(vocab) else len(vocab)
+        largest = max(largest, new)
+        given.append(new)
+    return given
 
 
 def model_json(model: Model, added_tokens: Sequence[AddedToken]) -> dict:
     vocab = spelled_vocabulary(model, added_tokens)
     texts = {token.id: token.text for token in added_tokens}
     unk = None if model.unk_id is None else texts.get(model.unk_id) or vocab[model.unk_id]
-    ids = {text: i for i, text in enumerate(vocab)}
+    ids = {text: i for i, text in enumerate(vocab) if text is not None}
     match model.kind:
         case "bpe":
             # A piece of a byte-level model has no space in it, one of another may.
@@ -70,11 +80,12 @@ def model_json(model: Model, added_tokens: Sequence[AddedToken]) -> dict:
                 "vocab": ids,
             }
         case "unigram":
-            scores = [0.0 if model.vocab[i] is None else float(score) for i, score in enumerate(model.scores)]
+            if None in vocab:
+                raise FormatError(f"the id {vocab.index(None)} is no token: a Unigram of tokenizer.json has no gaps")
             return {
                 "type": "Unigram",
                 "unk_id": model.unk_id,
-                "vocab": [list(entry) for entry in zip(vocab, scores, strict=True)],
+                "vocab": [list(entry) for entry in zip(vocab, _scores(model), strict=True)],
                 "byte_fallback": model.byte_ids is not None,
             }
         case "word":
@@ -82,28 +93,34 @@ def model_json(model: Model, added_tokens: Sequence[AddedToken]) -> dict:
     raise FormatError(f"tokenizer.json has no model of the kind {model.kind!r}")
 
 
+def _scores(model: UnigramModel) -> list[float]:
+    """Of all ids. That library takes an unknown character to be UNKNOWN_PENALTY worse than the worst of all entries."""
+    scores = np.where(model.vocab.present, model.piece_scores, 0.0)
+    if scores.min(initial=np.inf) - UNKNOWN_PENALTY != model.unknown_score:
+        scores = model.piece_scores
+    if model.arithmetic == WIDE and scores.min(initial=np.inf) - UNKNOWN_PENALTY != model.unknown_score:
+        raise FormatError(
+            f"an unknown character costs {model.unknown_score} here, and Hugging Face's library takes "
+            f"{UNKNOWN_PENALTY} below the lowest score"
+        )
+    return scores.tolist()
+
+
 def model_from_json(
     content: dict, settings: dict, added_tokens: Sequence[AddedToken], outside: Container[int], source: str
 ) -> Model:
     """Read back what ``model_json`` wrote; ``settings``: those of shardpiece.json; ``outside``: ids of added tokens that are
-    none of the model's, beside those of special tokens. Raises FormatError, KeyError, TypeError
-    or ValueError for what it did not write."""
+    none of the model's, beside those of special tokens. Raises FormatError, KeyError,
+    TypeError or ValueError for what it did not write."""
     types = {"bpe": "BPE", "wordpiece": "WordPiece", "unigram": "Unigram", "word": "WordLevel"}
     kind = settings["type"]
     if content["type"] != types[kind]:
         raise FormatError(f"{source}: model.type is {content['type']!r}, and shardpiece.json says {types[kind]}")
     entries = content["vocab"]
-    if kind == "unigram":
-        texts = [text for text, _ in entries]
-    else:
-        texts = [None] * len(entries)
-        for text, i in entries.items():
-            if type(i) is not int or not 0 <= i < len(texts) or texts[i] is not None:
-                raise FormatError(f"{source}: the ids of model.vocab are not dense from 0 (see {text!r}: {i})")
-            texts[i] = text
+    texts = huggingface_read_models.vocabulary(content)
     one = unspell if kind == "bpe" and settings["alphabet"] == BYTES else str.encode
     held = {token.id for token in added_tokens if token.special or token.id in outside}
-    vocab = tuple(None if i in held else one(text) for i, text in enumerate(texts))
+    vocab = tuple(None if text is None or i in held else one(text) for i, text in enumerate(texts))
     unk = settings["unk"]
     match kind:
         case "bpe":

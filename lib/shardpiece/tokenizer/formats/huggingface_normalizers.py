@@ -1,8 +1,7 @@
 """The "normalizer" of a Hugging Face tokenizer.json as a setting for ``normalizer``."""
 
-import regex
-
-from shardpiece.errors import ConfigError
+from shardpiece.errors import ConfigError, FormatError
+from shardpiece.tokenizer.formats.oniguruma_read import translated
 
 _PLAIN = {
     "NFC": "nfc",
@@ -13,9 +12,6 @@ _PLAIN = {
     "StripAccents": "strip_accents",
     "Nmt": "nmt",
 }
-
-# What means something else in Oniguruma's Ruby syntax than in the regex module's.
-_DIFFERS = regex.compile(r"\\[hHGKNORXyYZz]|\(\?[a-zA-Z-]*[ma]|\[\[:|&&|\\g<|\(\?~")
 
 
 def huggingface_setting(config: dict | None) -> list:
@@ -40,15 +36,11 @@ def huggingface_setting(config: dict | None) -> list:
             pattern = config["pattern"]
             if "String" in pattern:
                 return [{"type": "replace", "literal": pattern["String"], "content": config["content"]}]
-            return [{"type": "replace", "pattern": _translated(pattern["Regex"]), "content": config["content"]}]
+            if pattern["Regex"] == " {2,}" and config["content"] == " ":
+                return ["collapse_spaces"]
+            return [{"type": "replace", "pattern": translated(pattern["Regex"], True), "content": config["content"]}]
+    except FormatError as error:
+        raise ConfigError(f"normalizer {kind}: {error}") from None
     except (KeyError, TypeError) as error:
         raise ConfigError(f"normalizer {kind}: damaged ({type(error).__name__}: {error})") from None
     raise ConfigError(f"normalizer: the type {kind!r:.60} of Hugging Face's tokenizers is not known here")
-
-
-def _translated(pattern: str) -> str:
-    """An Oniguruma pattern in the syntax of the ``regex`` module: there ^ and $ always match at lines."""
-    found = _DIFFERS.search(pattern)
-    if found:
-        raise ConfigError(f"normalizer Replace: {found[0]!r} in {pattern!r} has another meaning here")
-    return f"(?m){pattern}" if regex.search(r"(?<!\[)\^|\$", pattern) else pattern

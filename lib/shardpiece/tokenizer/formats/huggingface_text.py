@@ -44,7 +44,7 @@ def pre_tokenizer(engine: TextEngine, byte_level: bool = True) -> dict:
     """The steps, and for byte-level models, last of all, bytes to characters."""
     steps = engine.pretokenizer.steps
     converted = [converted for step in steps for converted in _pre_tokenizer_step(step)]
-    if not byte_level:
+    if not byte_level or any(step.kind == "byte_alphabet" for step in steps):
         return {"type": "Sequence", "pretokenizers": converted}
     # Only after bytes have become characters can that library split between them.
     after = [_split(patterns.CHARACTER)] if any(step.kind == "byte" for step in steps) else []
@@ -83,6 +83,8 @@ def _pre_tokenizer_step(step: Step) -> list[dict]:
             return [{"type": "Digits", "individual_digits": step.pattern == patterns.DIGIT}]
         case "byte":
             return []
+        case "byte_alphabet":
+            return [_BYTE_LEVEL, *(converted for inner in step.steps for converted in _pre_tokenizer_step(inner))]
     behavior = "".join(part.capitalize() for part in step.behavior.split("_"))
     return [_split(spelled(step.pattern), behavior, step.invert)]
 
