@@ -18,25 +18,31 @@ def is_byte_level(model: Model) -> bool:
     return model.kind == "bpe" and model.alphabet == BYTES
 
 
-def spelled_vocabulary(model: Model, added_tokens: Sequence[AddedToken]) -> list[str]:
-    """The text of each id below len(model): added tokens that the model leaves room for are entries like the others."""
+def spelled_vocabulary(model: Model, added_tokens: Sequence[AddedToken]) -> dict[int, str]:
+    """The text of each id that is an entry of the model's vocabulary, in order: its tokens, and added tokens that it leaves
+    room for. That library gives other added tokens the ids behind, one after the other; where those are not theirs, all of
+    them are entries too. Raises FormatError for what cannot be said."""
     texts = {token.id: token.text for token in added_tokens}
     one = spell if is_byte_level(model) else bytes.decode
-    spelled = [texts.get(i) if piece is None else one(piece) for i, piece in enumerate(model.vocab)]
-    if None in spelled:
-        raise FormatError(f"the id {spelled.index(None)} is no token: tokenizer.json has no place for gaps")
-    ids = {text: i for i, text in enumerate(spelled)}
+    listed = [texts.get(i) if piece is None else one(piece) for i, piece in enumerate(model.vocab)]
+    spelled = {i: text for i, text in enumerate(listed) if text is not None}
+    ids = {text: i for i, text in spelled.items()}
     if len(ids) != len(spelled):
         raise FormatError("a special token is spelled like an ordinary token in the alphabet of tokenizer.json")
-    behind = len(spelled)
+    if None in listed and model.kind == "unigram":
+        raise FormatError(f"the id {listed.index(None)} is no token: tokenizer.json has no place for gaps")
+    behind = len(listed)
+    misplaced = None in listed
     for token in added_tokens:
-        # That library gives ids anew: those of the model's entries, then one after the other.
         expected = ids.get(token.text, behind)
         behind += token.text not in ids
-        if token.id != expected:
+        misplaced |= token.id != expected
+        if token.id != expected and (model.kind == "unigram" or token.text in ids):
             raise FormatError(
                 f"the added token {token.text!r} has the id {token.id}, and Hugging Face's library would give it {expected}"
             )
+    if misplaced:
+        spelled = dict(sorted({**texts, **spelled}.items()))
     return spelled
 
 
@@ -44,7 +50,7 @@ def model_json(model: Model, added_tokens: Sequence[AddedToken]) -> dict:
     vocab = spelled_vocabulary(model, added_tokens)
     texts = {token.id: token.text for token in added_tokens}
     unk = None if model.unk_id is None else texts.get(model.unk_id) or vocab[model.unk_id]
-    ids = {text: i for i, text in enumerate(vocab)}
+    ids = {text: i for i, text in vocab.items()}
     match model.kind:
         case "bpe":
             # A piece of a byte-level model has no space in it, one of another may.
@@ -74,7 +80,7 @@ def model_json(model: Model, added_tokens: Sequence[AddedToken]) -> dict:
             return {
                 "type": "Unigram",
                 "unk_id": model.unk_id,
-                "vocab": [list(entry) for entry in zip(vocab, scores, strict=True)],
+                "vocab": [list(entry) for entry in zip(vocab.values(), scores, strict=True)],
                 "byte_fallback": model.byte_ids is not None,
             }
         case "word":
@@ -96,14 +102,20 @@ def model_from_json(
     if kind == "unigram":
         texts = [text for text, _ in entries]
     else:
-        texts = [None] * len(entries)
+        size = settings["size"]
+        if type(size) is not int or not 0 <= size <= 4 * len(entries) + (1 << 20):
+            raise FormatError(f"{source}: {len(entries):,} entries, and shardpiece.json says {size!r}")
+        texts = [None] * size
+        behind = {token.text: token.id for token in added_tokens if token.id >= size}
         for text, i in entries.items():
+            if behind.get(text) == i:
+                continue
             if type(i) is not int or not 0 <= i < len(texts) or texts[i] is not None:
-                raise FormatError(f"{source}: the ids of model.vocab are not dense from 0 (see {text!r}: {i})")
+                raise FormatError(f"{source}: an id of model.vocab is none, or there twice (see {text!r}: {i})")
             texts[i] = text
     one = unspell if kind == "bpe" and settings["alphabet"] == BYTES else str.encode
     held = {token.id for token in added_tokens if token.special or token.id in outside}
-    vocab = tuple(None if i in held else one(text) for i, text in enumerate(texts))
+    vocab = tuple(None if text is None or i in held else one(text) for i, text in enumerate(texts))
     unk = settings["unk"]
     match kind:
         case "bpe":
