@@ -7,8 +7,10 @@ Two arithmetics. *Wide*: float64, every word for itself, as Hugging Face adds up
 EncodeOptimized (0.2.3): float32 along the whole document, each sum rounded before it is compared; and wherever the best sum
 up to a character lies beyond ±RESET, it is taken from all sums that lie ahead.
 
-Segments. Words are cut further before a ▁ that no piece has right behind the character that stands before it: no piece
-crosses such a border, every path visits it, and what lies behind depends on the sum so far alone.
+Segments. Words are cut further where no piece has the characters on both sides next to each other: no piece crosses such
+a border, every path visits it, and what lies behind depends on the sum so far alone. ``pairs`` (bool [65536]) says of the
+last byte of a character and the first byte of the next whether some piece has them so (always, if neither is ASCII), and
+``joins`` (bool [256]) and ``mark_joins`` whether some piece has ▁ behind a character with this last byte, and behind ▁.
 
 Cache. A segment's best path is found by sums from 0 in float64 and kept with how far it may be trusted. Let P be that path,
 T its sum, m the distance to the second best, N the number of characters, S the sum so far, and h half an ulp at the
@@ -36,6 +38,7 @@ from shardpiece.intrinsics import (
     MIX_2,
     get,
     hash_bytes,
+    load64,
     load_key,
     mask_of_range,
     prefetch,
@@ -92,33 +95,36 @@ def is_mark(data, i):
 
 
 @plain_kernel
-def is_border(data, i, end, joins, mark_joins):
-    """Whether ▁ stands at data[i] behind something that no piece has before it; 0 < i is inside of the word."""
-    if i + 3 > end or not is_mark(data, i):
-        return False
-    if i >= 3 and data[i - 1] == 0x81 and is_mark(data, i - 3):
-        return not mark_joins
-    return not joins[data[i - 1]]
+def is_border(data, i, end, pairs, joins, mark_joins):
+    """Whether no piece crosses the place i inside of a word that ends at ``end``, as far as ``pairs`` and ``joins`` say."""
+    if data[i] == 0xE2 and i + 3 <= end and is_mark(data, i):
+        if data[i - 1] == 0x81 and i >= 3 and is_mark(data, i - 3):
+            return not mark_joins
+        return not joins[data[i - 1]]
+    return not pairs[(np.int64(data[i - 1]) << 8) | np.int64(data[i])]
 
 
 @plain_kernel
-def segment_end(data, start, end, joins, mark_joins):
-    """Where the segment that begins at ``start`` ends, in a word that ends at ``end``. ``joins``: bool [256], whether some
-    piece has ▁ behind a character (other than ▁, see ``mark_joins``) whose last byte it is."""
+def candidates(data, i):
+    """Bit k says that i + k may be a border: a character begins there, and not inside of an ASCII letter run. Needs 0 < i
+    <= len(data) - 64."""
+    letters = mask_of_range(data, i, np.uint8(0x20), np.uint8(0x61), np.uint8(26))
+    inside = mask_of_range(data, i, np.uint8(0), np.uint8(0x80), np.uint8(0x40))
+    before = np.uint64((data[i - 1] | 0x20) - 0x61 < 26 and (data[i - 1] | 0x20) >= 0x61)
+    return ~((letters & ((letters << _ONE) | before)) | inside)
+
+
+@plain_kernel
+def word_end(data, start, end, joins, mark_joins):
+    """Where the word that begins at ``start`` ends in text up to ``end``: before a ▁ that no piece crosses."""
     i = start + 1
-    while i + 64 <= len(data) and i < end:
-        found = mask_of_range(data, i, np.uint8(0), np.uint8(0xE2), np.uint8(1))
-        while found != 0:
-            k = i + trailing_zeros(found)
-            if k >= end:
-                return end
-            if is_border(data, k, end, joins, mark_joins):
-                return k
-            found &= found - _ONE
-        i += 64
     while i < end:
-        if data[i] == 0xE2 and is_border(data, i, end, joins, mark_joins):
-            return i
+        if data[i] == 0xE2 and i + 3 <= end and is_mark(data, i):
+            if data[i - 1] == 0x81 and i >= start + 3 and is_mark(data, i - 3):
+                if not mark_joins:
+                    return i
+            elif not joins[data[i - 1]]:
+                return i
         i += 1
     return end
 
@@ -312,15 +318,23 @@ def short_key(data, start, n):
         n -= 3
     if n > 15:
         return np.uint64(0), np.uint64(0)
-    first = load_key(data, start, min(n, 8))
-    second = load_key(data, start + 8, n - 8) if n > 8 else np.uint64(0)
+    if start + 16 <= len(data):
+        first, second = load64(data, start), load64(data, start + 8)
+        if n < 8:
+            first &= (_ONE << np.uint64(8 * n)) - _ONE
+            second = np.uint64(0)
+        else:
+            second &= (_ONE << np.uint64(8 * (n - 8))) - _ONE
+    else:
+        first = load_key(data, start, min(n, 8))
+        second = load_key(data, start + 8, n - 8) if n > 8 else np.uint64(0)
     return first, second | (np.uint64(n + (16 if marked else 0)) << _SHIFT_56)
 
 
 @plain_kernel
 def bucket_of(first, second, buckets):
     h = (first ^ (second * MIX_2)) * MIX_1
-    return np.int64((h ^ (h >> _SHIFT_32)) & np.uint64(buckets - 1))
+    return np.int64((h >> _SHIFT_32) & np.uint64(buckets - 1))
 
 
 @plain_kernel
@@ -381,10 +395,12 @@ def segment_words(
     weights,
     ids,
     scores,
+    narrow_scores,
     lengths,
     unknown_score,
     unk_id,
     byte_ids,
+    pairs,
     joins,
     mark_joins,
     narrow,
@@ -395,7 +411,7 @@ def segment_words(
     out,
     token_ends,
 ):
-    """Encode all words. ``scores``: float64 [pieces + 1], of each id, 0 behind the last one; ``lengths``: int32 [pieces];
+    """Encode all words. ``scores``: float64 [pieces + 1], of each id, 0 behind the last one; ``narrow_scores``: the same as float32; ``lengths``: int32 [pieces];
     ``out`` (int32) must hold four elements more than there are bytes; ``token_ends`` (int64 [n]) receives the number of
     tokens up to and including each document. Returns the number of tokens, or -1 - w for the first word w that holds a
     character without a token."""
@@ -423,6 +439,9 @@ def segment_words(
     done = np.int64(0)  # words that are encoded
     d = np.int64(0)
     word_begins = True
+    window = position + 1  # the places of ``ahead``, 64 at most
+    size = np.int64(0)
+    ahead = np.uint64(0)
     total = 0.0
     fused = False
     while d < len(document_ends) and document_ends[d] == 0:
@@ -432,7 +451,28 @@ def segment_words(
         count = 0
         while count < BLOCK and w < n_words:
             end = word_ends[w]
-            stop = segment_end(data, position, end, joins, mark_joins)
+            stop = end
+            while True:
+                while ahead == 0:
+                    window += size
+                    if window >= end:
+                        size = np.int64(0)
+                        break
+                    if window + 64 <= len(data):
+                        ahead = candidates(data, window)
+                        size = np.int64(64)
+                    else:
+                        ahead = np.uint64((data[window] & 0xC0) != 0x80)
+                        size = np.int64(1)
+                if ahead == 0:
+                    break
+                k = window + trailing_zeros(ahead)
+                if k >= end:
+                    break
+                ahead &= ahead - _ONE
+                if k > position and is_border(data, k, end, pairs, joins, mark_joins):
+                    stop = k
+                    break
             n = stop - position
             flag = np.uint8(FIRST_OF_WORD if word_begins else 0)
             word_begins = stop == end
@@ -494,12 +534,10 @@ def segment_words(
                         put(out, at + 3, np.int32(four))
                         at += np.int64(a >> np.uint64(59))
                         if narrow:
-                            t32 = np.float32(total)
-                            t32 += np.float32(get(scores, one))
-                            t32 += np.float32(get(scores, two))
-                            t32 += np.float32(get(scores, three))
-                            t32 += np.float32(get(scores, four))
-                            total = np.float64(t32)
+                            sum32 = np.float32(total) + get(narrow_scores, one)
+                            sum32 = sum32 + get(narrow_scores, two)
+                            sum32 = sum32 + get(narrow_scores, three)
+                            total = np.float64(sum32 + get(narrow_scores, four))
                         else:
                             total += get(scores, one)
                             total += get(scores, two)
