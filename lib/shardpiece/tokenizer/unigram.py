@@ -240,8 +240,11 @@ class UnigramEncoder:
         self._unk_id = -1 if model.unk_id is None else model.unk_id
         self._byte_ids = read_only(np.full(256, -1, np.int32) if model.byte_ids is None else model.byte_ids)
         self._narrow_scores = read_only(self._scores.astype(np.float32))
-        self._pairs = read_only(model.pairs)
-        joins, self._mark_joins = model.joins
+        pairs, (joins, self._mark_joins) = model.pairs, model.joins
+        if model.byte_ids is not None and model.byte_ids.min() < 0:
+            # What has no piece is spelled in bytes or unknown together: nothing is cut.
+            pairs, joins, self._mark_joins = np.ones_like(pairs), np.ones_like(joins), True
+        self._pairs = read_only(pairs)
         self._joins = read_only(joins)
         # Three quarters for short words, if halves are powers of two.
         buckets = 1 << max(1, (cache_bytes // 128).bit_length() - 1)

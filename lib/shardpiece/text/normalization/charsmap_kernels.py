@@ -11,7 +11,7 @@ where it ends between two characters.
 import numpy as np
 
 from shardpiece.intrinsics import copy64, mask_of_range, trailing_zeros
-from shardpiece.kernel_cache import kernel
+from shardpiece.kernel_cache import kernel, plain_kernel
 from shardpiece.text.normalization.character_kernels import SLACK, ascii_end, decode, with_room
 
 LABEL_MASK = 0x800000FF
@@ -36,12 +36,12 @@ SHORT = 6
 _SPACE = 0x20
 
 
-@kernel
+@plain_kernel
 def children(unit):
     return np.int64((unit >> 10) << ((unit & 0x200) >> 6))
 
 
-@kernel
+@plain_kernel
 def longest_rule(units, data, i, end):
     """(length in bytes, value) of the longest source that data[i:end] begins with; the length is 0 for none."""
     n = len(units)
@@ -65,7 +65,7 @@ def longest_rule(units, data, i, end):
     return length, value
 
 
-@kernel
+@plain_kernel
 def shortest_rule(units, data, i, end):
     """The value of the shortest source that data[i:end] begins with, or -1."""
     n = len(units)
@@ -86,7 +86,7 @@ def shortest_rule(units, data, i, end):
     return np.int64(-1)
 
 
-@kernel
+@plain_kernel
 def symbol_length(symbols, data, i, end):
     length, _ = longest_rule(symbols, data, i, end)
     return length
@@ -245,7 +245,7 @@ def sentencepiece_documents(
     return out[:j], new_offsets
 
 
-@kernel
+@plain_kernel
 def put_space(out, j, escape):
     if escape:
         out[j] = 0xE2
