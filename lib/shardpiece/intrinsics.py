@@ -116,6 +116,22 @@ def store64(typing_context, array, index, value):
 
 
 @intrinsic
+def copy64(typing_context, target, j, source, i):
+    """Copy 64 bytes from the uint8 array ``source`` at i to ``target`` at j; the caller guarantees that both have them."""
+
+    def generate(context, builder, signature, args):
+        into, at, array, index = args
+        target_data = context.make_array(signature.args[0])(context, builder, into).data
+        source_data = context.make_array(signature.args[2])(context, builder, array).data
+        value = builder.load(builder.bitcast(builder.gep(source_data, [index]), _VECTOR.as_pointer()))
+        value.align = 1
+        builder.store(value, builder.bitcast(builder.gep(target_data, [at]), _VECTOR.as_pointer())).align = 1
+        return context.get_dummy_value()
+
+    return types.void(target, types.int64, source, types.int64), generate
+
+
+@intrinsic
 def prefetch(typing_context, array, index):
     """Ask for the cache line of array[index] of a one-dimensional contiguous array; any index is allowed."""
 

@@ -7,6 +7,7 @@ twice: piece p, what the step before has made, holds the words piece_ends[p - 1]
 
 import numpy as np
 
+from shardpiece.intrinsics import mask_of_range, trailing_zeros
 from shardpiece.kernel_cache import plain_kernel
 from shardpiece.text.dfa import DEAD, START
 
@@ -200,4 +201,41 @@ def group_from_right(data, start, ends, piece_ends, matched, size, out_ends, out
             position = end
             w += 1
         out_piece_ends[p] = n
+    return n
+
+
+@plain_kernel
+def split_at_marks(data, start, ends, document_ends, mark, out_ends, out_document_ends):
+    """Begin a word at every ``mark`` (uint8 [1 to 4]) in text that stays as it is; returns the number of words."""
+    width = len(mark)
+    one = np.uint64(1)
+    n = 0
+    w = 0
+    position = np.int64(start)
+    for d in range(len(document_ends)):
+        while w < document_ends[d]:
+            end = ends[w]
+            i = position + 1
+            while i < end:
+                if i + 64 <= len(data):
+                    found = mask_of_range(data, i, np.uint8(0), mark[0], np.uint8(1))
+                    size = np.int64(64)
+                else:
+                    found = np.uint64(data[i] == mark[0])
+                    size = np.int64(1)
+                while found != 0:
+                    k = i + trailing_zeros(found)
+                    found &= found - one
+                    marked = k + width <= end
+                    for b in range(1, width):
+                        marked = marked and data[k + b] == mark[b]
+                    if marked:
+                        out_ends[n] = k
+                        n += 1
+                i += size
+            out_ends[n] = end
+            n += 1
+            w += 1
+            position = end
+        out_document_ends[d] = n
     return n

@@ -9,6 +9,7 @@ import numpy as np
 import regex
 
 from shardpiece.errors import ConfigError, DocumentError, ShardpieceWarning
+from shardpiece.kernel_cache import read_only
 from shardpiece.text import byte_alphabet, unicode_sets
 from shardpiece.text import step_kernels as k
 from shardpiece.text.dfa import DEAD, DFA, START, compile_pattern
@@ -219,6 +220,8 @@ class MetaspaceStep:
         mark = np.frombuffer(self.replacement.encode(), np.uint8)
         used = words.data[words.start : words.start + words.size]
         spaces = int(np.count_nonzero(used == 0x20))
+        if not spaces and self.prepend == "never" and self.split:
+            return self._split(words, mark)
         out = np.empty(words.size + (spaces + len(words.ends)) * len(mark), np.uint8)
         marks = spaces
         if self.split:
@@ -231,6 +234,22 @@ class MetaspaceStep:
             mark, PREPENDS.index(self.prepend), self.split, out, out_ends, document_ends,
         )  # fmt: skip
         return Words(_read_only(out[: out_ends[n - 1] if n else 0]), 0, out_ends[:n], document_ends, words.at_start)
+
+    def _split(self, words: Words, mark: np.ndarray) -> Words:
+        """What ``apply`` gives where nothing is put in."""
+        used = words.data[words.start : words.start + words.size]
+        ends = np.empty(len(words.ends) + int(np.count_nonzero(used == mark[0])), np.int64)
+        document_ends = np.empty_like(words.document_ends)
+        n = k.split_at_marks(
+            read_only(words.data),
+            words.start,
+            read_only(words.ends),
+            read_only(words.document_ends),
+            mark,
+            ends,
+            document_ends,
+        )
+        return Words(words.data, words.start, ends[:n], document_ends, words.at_start)
 
 
 @dataclass(frozen=True)

@@ -83,7 +83,7 @@ def metadata(tokenizer: Tokenizer, files: Mapping[str, bytes]) -> dict:
         "fingerprint": tokenizer.fingerprint,
         "vocab_size": tokenizer.vocab_size,
         "engine": tokenizer.engine.spec,
-        "model": {**tokenizer.model.settings(), "size": len(tokenizer.model)},
+        "model": tokenizer.model.settings(),
         "outside_model": huggingface.outside_model(tokenizer),
         "added_tokens": [token.spec for token in tokenizer.added_tokens],
         "template": tokenizer.template.spec,

@@ -12,7 +12,9 @@ from shardpiece.kernel_cache import read_only
 from shardpiece.text.documents import Words
 from shardpiece.tokenizer import viterbi_kernels as k
 from shardpiece.tokenizer.model import vocabulary_identity
+from shardpiece.tokenizer.sampling import Sampling
 from shardpiece.tokenizer.trie_kernels import build_trie
+from shardpiece.tokenizer.unigram_sampling_kernels import sample_words
 from shardpiece.tokenizer.vocabulary import Vocabulary
 
 UNKNOWN_PENALTY = 10.0
@@ -199,7 +201,7 @@ class UnigramModel:
 
     @cached_property
     def joins(self) -> tuple[np.ndarray, bool]:
-        """What some piece has in front of a ▁: (bool [256], the last bytes of characters but ▁; whether ▁)."""
+        """(joins, mark_joins) as ``viterbi_kernels`` takes them."""
         joins, mark_joins = np.zeros(256, bool), False
         for i in self._found.tolist():
             piece = self.vocab[i]
@@ -212,6 +214,20 @@ class UnigramModel:
                 at = piece.find(MARK, at + 1)
         return joins, mark_joins
 
+    @cached_property
+    def pairs(self) -> np.ndarray:
+        """bool [65536], as ``viterbi_kernels`` takes it."""
+        pairs = np.zeros((256, 256), bool)
+        data, offsets = self.vocab.data, self.vocab.offsets
+        inner = np.zeros(len(data) + 1, bool)  # bytes of pieces that are found in text, but for the first one of each
+        for i in self._found.tolist():
+            inner[offsets[i] + 1 : offsets[i + 1]] = True
+        inner = inner[: len(data)] & ((data & 0xC0) != 0x80)
+        at = np.flatnonzero(inner)
+        pairs[data[at - 1], data[at]] = True
+        pairs[0x80:, 0x80:] = True
+        return pairs.reshape(-1)
+
 
 class UnigramEncoder:
     """Encodes words with a model; keeps a word cache of about ``cache_bytes``. One per thread."""
@@ -223,7 +239,12 @@ class UnigramEncoder:
         self._lengths = read_only(np.diff(model.vocab.offsets).astype(np.int32))
         self._unk_id = -1 if model.unk_id is None else model.unk_id
         self._byte_ids = read_only(np.full(256, -1, np.int32) if model.byte_ids is None else model.byte_ids)
-        joins, self._mark_joins = model.joins
+        self._narrow_scores = read_only(self._scores.astype(np.float32))
+        pairs, (joins, self._mark_joins) = model.pairs, model.joins
+        if model.byte_ids is not None and model.byte_ids.min() < 0:
+            # What has no piece is spelled in bytes or unknown together: nothing is cut.
+            pairs, joins, self._mark_joins = np.ones_like(pairs), np.ones_like(joins), True
+        self._pairs = read_only(pairs)
         self._joins = read_only(joins)
         # Three quarters for short words, if halves are powers of two.
         buckets = 1 << max(1, (cache_bytes // 128).bit_length() - 1)
@@ -238,18 +259,38 @@ class UnigramEncoder:
         offsets = np.zeros(len(words.document_ends) + 1, np.int64)
         n = k.segment_words(
             read_only(words.data), read_only(words.ends), read_only(words.document_ends), words.start,
-            self._nodes, self._weights, self._ids, self._scores, self._lengths, self._model.unknown_score, self._unk_id,
-            self._byte_ids, self._joins, self._mark_joins, self._model.arithmetic == NARROW, k.LIMITS, self._short,
+            self._nodes, self._weights, self._ids, self._scores, self._narrow_scores, self._lengths, self._model.unknown_score, self._unk_id,
+            self._byte_ids, self._pairs, self._joins, self._mark_joins, self._model.arithmetic == NARROW, k.LIMITS, self._short,
             self._long, self.state, out, offsets[1:],
         )  # fmt: skip
-        if n < 0:
-            w = -1 - int(n)
-            start = int(words.ends[w - 1]) if w else words.start
-            word = words.data[start : int(words.ends[w])].tobytes()[:80]
-            raise ConfigError(
-                f"the model has no token for a character of {word.decode(errors='replace')!r}, and no unk token"
-            )
-        return out[:n], offsets
+        return self._checked(n, words, out), offsets
+
+    def encode_sampled(self, words: Words, sampling: Sampling, keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """As ``encode``, with segmentations drawn as ``sampling`` says; ``keys``: uint64 [documents]. Each word is drawn by
+        itself, and takes one of its own ``nbest`` best segmentations: a word begins at every ▁ that no piece crosses, and
+        where the pre-tokenizer cuts."""
+        if sampling.deterministic:
+            return self.encode(words)
+        out = np.empty(words.size + 4, np.int32)
+        offsets = np.zeros(len(words.document_ends) + 1, np.int64)
+        n = sample_words(
+            read_only(words.data), read_only(words.ends), read_only(words.document_ends), words.start, read_only(keys),
+            float(sampling.alpha), sampling.nbest, self._nodes, self._weights, self._ids, self._lengths,
+            self._model.unknown_score, self._unk_id, self._byte_ids, self._joins, self._mark_joins,
+            self._model.arithmetic == NARROW, out, offsets[1:],
+        )  # fmt: skip
+        return self._checked(n, words, out), offsets
+
+    def _checked(self, n: int, words: Words, out: np.ndarray) -> np.ndarray:
+        """The tokens; ``n``: what a kernel returned."""
+        if n >= 0:
+            return out[:n]
+        w = -1 - int(n)
+        start = int(words.ends[w - 1]) if w else words.start
+        word = words.data[start : int(words.ends[w])].tobytes()[:80]
+        raise ConfigError(
+            f"the model has no token for a character of {word.decode(errors='replace')!r}, and no unk token"
+        )
 
 
 def _aligned(n: int) -> np.ndarray:

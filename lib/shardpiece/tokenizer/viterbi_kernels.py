@@ -7,8 +7,10 @@ Two arithmetics. *Wide*: float64, every word for itself, as Hugging Face adds up
 EncodeOptimized (0.2.3): float32 along the whole document, each sum rounded before it is compared; and wherever the best sum
 up to a character lies beyond ±RESET, it is taken from all sums that lie ahead.
 
-Segments. Words are cut further before a ▁ that no piece has right behind the character that stands before it: no piece
-crosses such a border, every path visits it, and what lies behind depends on the sum so far alone.
+Segments. Words are cut further where no piece has the characters on both sides next to each other: no piece crosses such
+a border, every path visits it, and what lies behind depends on the sum so far alone. ``pairs`` (bool [65536]) says of the
+last byte of a character and the first byte of the next whether some piece has them so (always, if neither is ASCII), and
+``joins`` (bool [256]) and ``mark_joins`` whether some piece has ▁ behind a character with this last byte, and behind ▁.
 
 Cache. A segment's best path is found by sums from 0 in float64 and kept with how far it may be trusted. Let P be that path,
 T its sum, m the distance to the second best, N the number of characters, S the sum so far, and h half an ulp at the
@@ -25,7 +27,7 @@ the base and whether a piece ends here in the high one. ``weights`` (float64) an
 and the id of the piece that ends at a node. ``byte_ids``: int32 [256], -1 for bytes without a piece.
 
 ``short``: uint64 [buckets * 8], two entries of 32 bytes to a bucket: up to 15 bytes after an optional ▁, and up to four
-ids. ``long``: uint64 [buckets * 32], two entries of 128 bytes: up to 64 bytes, up to twelve pieces, UNKNOWN among them. A
+ids. ``long``: uint64 [buckets * 32], two entries of 128 bytes: up to LONG_SEGMENT bytes, up to twelve pieces, UNKNOWN among them. A
 new entry takes the place of the older one.
 """
 
@@ -36,6 +38,7 @@ from shardpiece.intrinsics import (
     MIX_2,
     get,
     hash_bytes,
+    load64,
     load_key,
     mask_of_range,
     prefetch,
@@ -52,7 +55,7 @@ LIMITS = np.array(
 )
 """float64 [32]; those beyond RESET serve the wide arithmetic."""
 
-LONG_SEGMENT = 64
+LONG_SEGMENT = 40
 LONG_TOKENS = 12
 UNKNOWN = np.int32(-1)
 BLOCK = 512
@@ -92,33 +95,36 @@ def is_mark(data, i):
 
 
 @plain_kernel
-def is_border(data, i, end, joins, mark_joins):
-    """Whether ▁ stands at data[i] behind something that no piece has before it; 0 < i is inside of the word."""
-    if i + 3 > end or not is_mark(data, i):
-        return False
-    if i >= 3 and data[i - 1] == 0x81 and is_mark(data, i - 3):
-        return not mark_joins
-    return not joins[data[i - 1]]
+def is_border(data, i, end, pairs, joins, mark_joins):
+    """Whether no piece crosses the place i inside of a word that ends at ``end``, as far as ``pairs`` and ``joins`` say."""
+    if data[i] == 0xE2 and i + 3 <= end and is_mark(data, i):
+        if data[i - 1] == 0x81 and i >= 3 and is_mark(data, i - 3):
+            return not mark_joins
+        return not joins[data[i - 1]]
+    return not pairs[(np.int64(data[i - 1]) << 8) | np.int64(data[i])]
 
 
 @plain_kernel
-def segment_end(data, start, end, joins, mark_joins):
-    """Where the segment that begins at ``start`` ends, in a word that ends at ``end``. ``joins``: bool [256], whether some
-    piece has ▁ behind a character (other than ▁, see ``mark_joins``) whose last byte it is."""
+def candidates(data, i):
+    """Bit k says that i + k may be a border: a character begins there, and not inside of an ASCII letter run. Needs 0 < i
+    <= len(data) - 64."""
+    letters = mask_of_range(data, i, np.uint8(0x20), np.uint8(0x61), np.uint8(26))
+    inside = mask_of_range(data, i, np.uint8(0), np.uint8(0x80), np.uint8(0x40))
+    before = np.uint64((data[i - 1] | 0x20) - 0x61 < 26 and (data[i - 1] | 0x20) >= 0x61)
+    return ~((letters & ((letters << _ONE) | before)) | inside)
+
+
+@plain_kernel
+def word_end(data, start, end, joins, mark_joins):
+    """Where the word that begins at ``start`` ends in text up to ``end``: before a ▁ that no piece crosses."""
     i = start + 1
-    while i + 64 <= len(data) and i < end:
-        found = mask_of_range(data, i, np.uint8(0), np.uint8(0xE2), np.uint8(1))
-        while found != 0:
-            k = i + trailing_zeros(found)
-            if k >= end:
-                return end
-            if is_border(data, k, end, joins, mark_joins):
-                return k
-            found &= found - _ONE
-        i += 64
     while i < end:
-        if data[i] == 0xE2 and is_border(data, i, end, joins, mark_joins):
-            return i
+        if data[i] == 0xE2 and i + 3 <= end and is_mark(data, i):
+            if data[i - 1] == 0x81 and i >= start + 3 and is_mark(data, i - 3):
+                if not mark_joins:
+                    return i
+            elif not joins[data[i - 1]]:
+                return i
         i += 1
     return end
 
@@ -312,15 +318,23 @@ def short_key(data, start, n):
         n -= 3
     if n > 15:
         return np.uint64(0), np.uint64(0)
-    first = load_key(data, start, min(n, 8))
-    second = load_key(data, start + 8, n - 8) if n > 8 else np.uint64(0)
+    if start + 16 <= len(data):
+        first, second = load64(data, start), load64(data, start + 8)
+        if n < 8:
+            first &= (_ONE << np.uint64(8 * n)) - _ONE
+            second = np.uint64(0)
+        else:
+            second &= (_ONE << np.uint64(8 * (n - 8))) - _ONE
+    else:
+        first = load_key(data, start, min(n, 8))
+        second = load_key(data, start + 8, n - 8) if n > 8 else np.uint64(0)
     return first, second | (np.uint64(n + (16 if marked else 0)) << _SHIFT_56)
 
 
 @plain_kernel
 def bucket_of(first, second, buckets):
     h = (first ^ (second * MIX_2)) * MIX_1
-    return np.int64((h ^ (h >> _SHIFT_32)) & np.uint64(buckets - 1))
+    return np.int64((h >> _SHIFT_32) & np.uint64(buckets - 1))
 
 
 @plain_kernel
@@ -371,6 +385,222 @@ def put_long(long, q, data, start, n, h, path, m, level):
             long[q + 10 + (k >> 1)] = half
 
 
+# Where the cutting of words and the writing of tokens have come to.
+_POSITION, _WORD, _WORD_BEGINS, _WINDOW, _SIZE, _DONE, _DOCUMENT, _AT, _FUSED = range(9)
+
+
+@plain_kernel
+def cut_segments(
+    data, word_ends, cursor, ahead, pairs, joins, mark_joins, short, long, starts, stops, flags, key_1, key_2, places
+):
+    """Cut up to BLOCK segments off the words: where they begin and end, their keys, and where in the cache they would be,
+    which is asked for. Returns how many. ``cursor`` (int64) and ``ahead`` (uint64 [1], places that may be borders) say where
+    it goes on."""
+    short_buckets = len(short) >> 3
+    long_buckets = len(long) >> 5
+    n_words = np.int64(len(word_ends))
+    position = cursor[_POSITION]
+    w = cursor[_WORD]
+    word_begins = cursor[_WORD_BEGINS] != 0
+    window = cursor[_WINDOW]
+    size = cursor[_SIZE]
+    found = ahead[0]
+    count = 0
+    while count < BLOCK and w < n_words:
+        end = word_ends[w]
+        stop = end
+        while True:
+            while found == 0:
+                window += size
+                if window >= end:
+                    size = np.int64(0)
+                    break
+                if window + 64 <= len(data):
+                    found = candidates(data, window)
+                    size = np.int64(64)
+                else:
+                    found = np.uint64((data[window] & 0xC0) != 0x80)
+                    size = np.int64(1)
+            if found == 0:
+                break
+            k = window + trailing_zeros(found)
+            if k >= end:
+                break
+            found &= found - _ONE
+            if k > position and is_border(data, k, end, pairs, joins, mark_joins):
+                stop = k
+                break
+        n = stop - position
+        flag = np.uint8(FIRST_OF_WORD if word_begins else 0)
+        word_begins = stop == end
+        if word_begins:
+            flag |= np.uint8(LAST_OF_WORD)
+            w += 1
+        starts[count] = position
+        stops[count] = stop
+        second_key = np.uint64(0)
+        if n <= 18:
+            first_key, second_key = short_key(data, position, n)
+            key_1[count] = first_key
+            key_2[count] = second_key
+        if second_key != 0:
+            flag |= np.uint8(IS_SHORT)
+            q = bucket_of(first_key, second_key, short_buckets) << 3
+            prefetch(short, q)
+            places[count] = q
+        elif n <= LONG_SEGMENT:
+            flag |= np.uint8(IS_LONG)
+            h = hash_bytes(data, position, stop, _SEED) | _ONE
+            q = np.int64((h >> _SHIFT_32) & np.uint64(long_buckets - 1)) << 5
+            prefetch(long, q)
+            key_1[count] = h
+            places[count] = q
+        flags[count] = flag
+        position = stop
+        count += 1
+    cursor[_POSITION] = position
+    cursor[_WORD] = w
+    cursor[_WORD_BEGINS] = 1 if word_begins else 0
+    cursor[_WINDOW] = window
+    cursor[_SIZE] = size
+    ahead[0] = found
+    return count
+
+
+@plain_kernel
+def encode_segments(
+    first, count, data, document_ends, cursor, sums, starts, stops, flags, key_1, key_2, places, nodes, weights, ids, scores,
+    narrow_scores, lengths, unknown_score, unk_id, byte_ids, narrow, limits, short, long, state, best, second, node_at, begin_at,
+    path, out, token_ends,
+):  # fmt: skip
+    """Write the tokens of the segments [first:count]; returns the first one that the scratch arrays have no room for,
+    ``count`` for none, or NO_UNKNOWN for one with a character without a token. ``sums``: float64 [1], the sum so far."""
+    room = len(best)
+    empty_id = np.int32(len(scores) - 1)
+    long_buckets = len(long) >> 5
+    at = cursor[_AT]
+    done = cursor[_DONE]
+    d = cursor[_DOCUMENT]
+    fused = cursor[_FUSED] != 0
+    total = sums[0]
+    s = first
+    while s < count:
+        if stops[s] - starts[s] >= room:
+            break
+        flag = flags[s]
+        if narrow:
+            if total < -RESET or total > RESET:
+                total = 0.0
+        elif flag & FIRST_OF_WORD:
+            total = 0.0
+            fused = False
+        hit = False
+        e = np.int64(-1)
+        level = np.uint64(0)
+        if flag & IS_SHORT:
+            q = places[s]
+            if get(short, q) == key_1[s] and get(short, q + 1) == key_2[s]:
+                e = q
+            elif get(short, q + 4) == key_1[s] and get(short, q + 5) == key_2[s]:
+                e = q + 4
+            if e >= 0:
+                a = get(short, e + 2)
+                b = get(short, e + 3)
+                level = (a >> _ID_BITS) & np.uint64(31)
+                hit = abs(total) < limits[np.int64(level)] or (not narrow and total == 0.0)
+                if hit:
+                    one = np.int64(a & _LOW_27)
+                    two = np.int64((a >> _SHIFT_32) & _LOW_27)
+                    three = np.int64(b & _LOW_27)
+                    four = np.int64(b >> _SHIFT_32)
+                    put(out, at, np.int32(one))
+                    put(out, at + 1, np.int32(two))
+                    put(out, at + 2, np.int32(three))
+                    put(out, at + 3, np.int32(four))
+                    at += np.int64(a >> np.uint64(59))
+                    if narrow:
+                        sum32 = np.float32(total) + get(narrow_scores, one)
+                        sum32 = sum32 + get(narrow_scores, two)
+                        sum32 = sum32 + get(narrow_scores, three)
+                        total = np.float64(sum32 + get(narrow_scores, four))
+                    else:
+                        total += get(scores, one)
+                        total += get(scores, two)
+                        total += get(scores, three)
+                        total += get(scores, four)
+                    fused = False
+        if not hit:
+            start = starts[s]
+            stop = stops[s]
+            n = stop - start
+            known = e >= 0  # in the cache, only not to be trusted here
+            m = np.int64(0)
+            q = places[s]
+            h = key_1[s]
+            if not known and n <= LONG_SEGMENT:
+                if flag & IS_SHORT:
+                    h = hash_bytes(data, start, stop, _SEED) | _ONE
+                    q = np.int64((h >> _SHIFT_32) & np.uint64(long_buckets - 1)) << 5
+                e = find_long(long, q, data, start, n, h)
+                if e >= 0:
+                    known = True
+                    packed = long[e + 1]
+                    level = (packed >> np.uint64(16)) & np.uint64(31)
+                    hit = abs(total) < limits[np.int64(level)] or (not narrow and total == 0.0)
+                    if hit:
+                        m = np.int64((packed >> np.uint64(8)) & np.uint64(0xFF))
+                        for k in range(m):
+                            half = long[e + 10 + (k >> 1)]
+                            path[k] = np.int32(np.int64((half >> _SHIFT_32) if k & 1 else (half & _LOW_32)))
+            if not known and n <= LONG_SEGMENT:
+                state[STATE_MISSES] += 1
+                widest, characters = two_best(
+                    data, start, stop, nodes, weights, unknown_score, best, second, node_at, begin_at
+                )
+                m = walk_back(n, node_at, begin_at, ids, path)
+                margin = best[n] - second[n] - 1e-12 * (widest + 1.0)
+                reach = margin * (2.0**24 if narrow else 2.0**53) / (1.01 * np.float64(m + characters)) - widest - 1.0
+                if narrow:
+                    reach = min(reach, RESET - widest - 1.0)
+                level = level_of(reach, limits)
+                fits = (flag & IS_SHORT) != 0 and m <= 4
+                for k in range(m):
+                    fits = fits and path[k] >= 0 and path[k] != unk_id
+                if fits:
+                    put_short(short, places[s], key_1[s], key_2[s], path, m, level, empty_id)
+                elif m <= LONG_TOKENS:
+                    put_long(long, q, data, start, n, h, path, m, level)
+                hit = abs(total) < limits[np.int64(level)] or (not narrow and total == 0.0)
+            if hit:
+                for k in range(m - 1, -1, -1):
+                    total += unknown_score if path[k] < 0 else scores[path[k]]
+                    if narrow:
+                        total = np.float64(np.float32(total))
+            else:
+                state[STATE_EXACT] += 1
+                total = follow(data, start, stop, total, narrow, nodes, weights, unknown_score, best, node_at, begin_at)
+                m = walk_back(n, node_at, begin_at, ids, path)
+            written, fused = write_path(data, start, stop, path, m, lengths, unk_id, byte_ids, out, at, fused)
+            if written < 0:
+                cursor[_DONE] = done
+                return np.int64(NO_UNKNOWN)
+            at = written
+        if flag & LAST_OF_WORD:
+            done += 1
+            while d < len(document_ends) and document_ends[d] <= done:
+                token_ends[d] = at
+                d += 1
+                total = 0.0
+                fused = False
+        s += 1
+    cursor[_AT] = at
+    cursor[_DONE] = done
+    cursor[_DOCUMENT] = d
+    cursor[_FUSED] = 1 if fused else 0
+    sums[0] = total
+    return s
+
+
 @kernel
 def segment_words(
     data,
@@ -381,10 +611,12 @@ def segment_words(
     weights,
     ids,
     scores,
+    narrow_scores,
     lengths,
     unknown_score,
     unk_id,
     byte_ids,
+    pairs,
     joins,
     mark_joins,
     narrow,
@@ -395,7 +627,7 @@ def segment_words(
     out,
     token_ends,
 ):
-    """Encode all words. ``scores``: float64 [pieces + 1], of each id, 0 behind the last one; ``lengths``: int32 [pieces];
+    """Encode all words. ``scores``: float64 [pieces + 1], of each id, 0 behind the last one; ``narrow_scores``: the same as float32; ``lengths``: int32 [pieces];
     ``out`` (int32) must hold four elements more than there are bytes; ``token_ends`` (int64 [n]) receives the number of
     tokens up to and including each document. Returns the number of tokens, or -1 - w for the first word w that holds a
     character without a token."""
@@ -405,178 +637,56 @@ def segment_words(
     node_at = np.empty(room, np.int32)
     begin_at = np.empty(room, np.int32)
     path = np.empty(room, np.int32)
-
     starts = np.empty(BLOCK, np.int64)
     stops = np.empty(BLOCK, np.int64)
     flags = np.empty(BLOCK, np.uint8)
     key_1 = np.empty(BLOCK, np.uint64)
     key_2 = np.empty(BLOCK, np.uint64)
     places = np.empty(BLOCK, np.int64)
-
-    empty_id = np.int32(len(scores) - 1)
-    short_buckets = len(short) >> 3
-    long_buckets = len(long) >> 5
-    at = np.int64(0)
-    position = np.int64(first_byte)
-    n_words = np.int64(len(word_ends))
-    w = np.int64(0)  # the word that is being cut
-    done = np.int64(0)  # words that are encoded
-    d = np.int64(0)
-    word_begins = True
-    total = 0.0
-    fused = False
+    cursor = np.zeros(9, np.int64)
+    cursor[_POSITION] = first_byte
+    cursor[_WINDOW] = first_byte + 1
+    cursor[_WORD_BEGINS] = 1
+    ahead = np.zeros(1, np.uint64)
+    sums = np.zeros(1, np.float64)
+    d = 0
     while d < len(document_ends) and document_ends[d] == 0:
         token_ends[d] = 0
         d += 1
-    while w < n_words:
-        count = 0
-        while count < BLOCK and w < n_words:
-            end = word_ends[w]
-            stop = segment_end(data, position, end, joins, mark_joins)
-            n = stop - position
-            flag = np.uint8(FIRST_OF_WORD if word_begins else 0)
-            word_begins = stop == end
-            if word_begins:
-                flag |= np.uint8(LAST_OF_WORD)
-                w += 1
-            starts[count] = position
-            stops[count] = stop
-            second_key = np.uint64(0)
-            if n <= 18:
-                first_key, second_key = short_key(data, position, n)
-                key_1[count] = first_key
-                key_2[count] = second_key
-            if second_key != 0:
-                flag |= np.uint8(IS_SHORT)
-                q = bucket_of(first_key, second_key, short_buckets) << 3
-                prefetch(short, q)
-                places[count] = q
-            elif n <= LONG_SEGMENT:
-                flag |= np.uint8(IS_LONG)
-                h = hash_bytes(data, position, stop, _SEED) | _ONE
-                q = np.int64((h >> _SHIFT_32) & np.uint64(long_buckets - 1)) << 5
-                prefetch(long, q)
-                key_1[count] = h
-                places[count] = q
-            flags[count] = flag
-            position = stop
-            count += 1
-        for s in range(count):
-            flag = flags[s]
-            if narrow:
-                if total < -RESET or total > RESET:
-                    total = 0.0
-            elif flag & FIRST_OF_WORD:
-                total = 0.0
-                fused = False
-            hit = False
-            e = np.int64(-1)
-            level = np.uint64(0)
-            if flag & IS_SHORT:
-                q = places[s]
-                if get(short, q) == key_1[s] and get(short, q + 1) == key_2[s]:
-                    e = q
-                elif get(short, q + 4) == key_1[s] and get(short, q + 5) == key_2[s]:
-                    e = q + 4
-                if e >= 0:
-                    a = get(short, e + 2)
-                    b = get(short, e + 3)
-                    level = (a >> _ID_BITS) & np.uint64(31)
-                    hit = abs(total) < limits[np.int64(level)] or (not narrow and total == 0.0)
-                    if hit:
-                        one = np.int64(a & _LOW_27)
-                        two = np.int64((a >> _SHIFT_32) & _LOW_27)
-                        three = np.int64(b & _LOW_27)
-                        four = np.int64(b >> _SHIFT_32)
-                        put(out, at, np.int32(one))
-                        put(out, at + 1, np.int32(two))
-                        put(out, at + 2, np.int32(three))
-                        put(out, at + 3, np.int32(four))
-                        at += np.int64(a >> np.uint64(59))
-                        if narrow:
-                            t32 = np.float32(total)
-                            t32 += np.float32(get(scores, one))
-                            t32 += np.float32(get(scores, two))
-                            t32 += np.float32(get(scores, three))
-                            t32 += np.float32(get(scores, four))
-                            total = np.float64(t32)
-                        else:
-                            total += get(scores, one)
-                            total += get(scores, two)
-                            total += get(scores, three)
-                            total += get(scores, four)
-                        fused = False
-            if not hit:
-                start = starts[s]
-                stop = stops[s]
-                n = stop - start
-                known = e >= 0  # in the cache, only not to be trusted here
-                m = np.int64(0)
-                q = places[s]
-                h = key_1[s]
-                if not known and n <= LONG_SEGMENT:
-                    if flag & IS_SHORT:
-                        h = hash_bytes(data, start, stop, _SEED) | _ONE
-                        q = np.int64((h >> _SHIFT_32) & np.uint64(long_buckets - 1)) << 5
-                    e = find_long(long, q, data, start, n, h)
-                    if e >= 0:
-                        known = True
-                        packed = long[e + 1]
-                        level = (packed >> np.uint64(16)) & np.uint64(31)
-                        hit = abs(total) < limits[np.int64(level)] or (not narrow and total == 0.0)
-                        if hit:
-                            m = np.int64((packed >> np.uint64(8)) & np.uint64(0xFF))
-                            for k in range(m):
-                                half = long[e + 10 + (k >> 1)]
-                                path[k] = np.int32(np.int64((half >> _SHIFT_32) if k & 1 else (half & _LOW_32)))
-                if not known and n <= LONG_SEGMENT:
-                    state[STATE_MISSES] += 1
-                    widest, characters = two_best(
-                        data, start, stop, nodes, weights, unknown_score, best, second, node_at, begin_at
-                    )
-                    m = walk_back(n, node_at, begin_at, ids, path)
-                    margin = best[n] - second[n] - 1e-12 * (widest + 1.0)
-                    reach = (
-                        margin * (2.0**24 if narrow else 2.0**53) / (1.01 * np.float64(m + characters)) - widest - 1.0
-                    )
-                    if narrow:
-                        reach = min(reach, RESET - widest - 1.0)
-                    level = level_of(reach, limits)
-                    fits = (flag & IS_SHORT) != 0 and m <= 4
-                    for k in range(m):
-                        fits = fits and path[k] >= 0 and path[k] != unk_id
-                    if fits:
-                        put_short(short, places[s], key_1[s], key_2[s], path, m, level, empty_id)
-                    elif m <= LONG_TOKENS:
-                        put_long(long, q, data, start, n, h, path, m, level)
-                    hit = abs(total) < limits[np.int64(level)] or (not narrow and total == 0.0)
-                if hit:
-                    for k in range(m - 1, -1, -1):
-                        total += unknown_score if path[k] < 0 else scores[path[k]]
-                        if narrow:
-                            total = np.float64(np.float32(total))
-                else:
-                    state[STATE_EXACT] += 1
-                    if n >= room:
-                        room = 2 * n
-                        best = np.empty(room, np.float64)
-                        second = np.empty(room, np.float64)
-                        node_at = np.empty(room, np.int32)
-                        begin_at = np.empty(room, np.int32)
-                        path = np.empty(room, np.int32)
-                    total = follow(
-                        data, start, stop, total, narrow, nodes, weights, unknown_score, best, node_at, begin_at
-                    )
-                    m = walk_back(n, node_at, begin_at, ids, path)
-                written, fused = write_path(data, start, stop, path, m, lengths, unk_id, byte_ids, out, at, fused)
-                if written < 0:
-                    return -1 - done
-                at = written
-            if flag & LAST_OF_WORD:
-                done += 1
-                while d < len(document_ends) and document_ends[d] <= done:
-                    token_ends[d] = at
-                    d += 1
-                    total = 0.0
-                    fused = False
-    return at
+    cursor[_DOCUMENT] = d
+    while cursor[_WORD] < len(word_ends):
+        count = cut_segments(
+            data,
+            word_ends,
+            cursor,
+            ahead,
+            pairs,
+            joins,
+            mark_joins,
+            short,
+            long,
+            starts,
+            stops,
+            flags,
+            key_1,
+            key_2,
+            places,
+        )
+        s = np.int64(0)
+        while True:
+            s = encode_segments(
+                s, count, data, document_ends, cursor, sums, starts, stops, flags, key_1, key_2, places, nodes, weights, ids,
+                scores, narrow_scores, lengths, unknown_score, unk_id, byte_ids, narrow, limits, short, long, state, best,
+                second, node_at, begin_at, path, out, token_ends,
+            )  # fmt: skip
+            if s < 0:
+                return -1 - cursor[_DONE]
+            if s == count:
+                break
+            room = 2 * (stops[s] - starts[s])
+            best = np.empty(room, np.float64)
+            second = np.empty(room, np.float64)
+            node_at = np.empty(room, np.int32)
+            begin_at = np.empty(room, np.int32)
+            path = np.empty(room, np.int32)
+    return cursor[_AT]

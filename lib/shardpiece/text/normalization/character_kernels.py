@@ -9,7 +9,7 @@ restores that before anything that grows (asked for only where it is needed: a c
 import numpy as np
 
 from shardpiece.intrinsics import load64, trailing_zeros
-from shardpiece.kernel_cache import kernel
+from shardpiece.kernel_cache import kernel, plain_kernel
 
 SLACK = 64
 SURROUND = -1
@@ -22,7 +22,7 @@ _HIGH_BITS = np.uint64(0x8080808080808080)
 _SPACE = 0x20
 
 
-@kernel
+@plain_kernel
 def decode(data, i):
     """(code point, width in bytes) of the character at ``i``; valid UTF-8 is trusted, but for where it ends."""
     b = np.int64(data[i])
@@ -80,7 +80,7 @@ def with_room(out, used, needed):
     return longer
 
 
-@kernel
+@plain_kernel
 def ascii_end(data, i, end):
     """Where the ASCII bytes from ``i`` end."""
     while i + 8 <= end:

@@ -10,7 +10,8 @@ where it ends between two characters.
 
 import numpy as np
 
-from shardpiece.kernel_cache import kernel
+from shardpiece.intrinsics import copy64, mask_of_range, trailing_zeros
+from shardpiece.kernel_cache import kernel, plain_kernel
 from shardpiece.text.normalization.character_kernels import SLACK, ascii_end, decode, with_room
 
 LABEL_MASK = 0x800000FF
@@ -35,12 +36,12 @@ SHORT = 6
 _SPACE = 0x20
 
 
-@kernel
+@plain_kernel
 def children(unit):
     return np.int64((unit >> 10) << ((unit & 0x200) >> 6))
 
 
-@kernel
+@plain_kernel
 def longest_rule(units, data, i, end):
     """(length in bytes, value) of the longest source that data[i:end] begins with; the length is 0 for none."""
     n = len(units)
@@ -64,7 +65,7 @@ def longest_rule(units, data, i, end):
     return length, value
 
 
-@kernel
+@plain_kernel
 def shortest_rule(units, data, i, end):
     """The value of the shortest source that data[i:end] begins with, or -1."""
     n = len(units)
@@ -85,7 +86,7 @@ def shortest_rule(units, data, i, end):
     return np.int64(-1)
 
 
-@kernel
+@plain_kernel
 def symbol_length(symbols, data, i, end):
     length, _ = longest_rule(symbols, data, i, end)
     return length
@@ -96,6 +97,8 @@ def sentencepiece_documents(
     data, offsets, units, targets, symbols, plain, pages, begins, prefix, suffix, squeeze, escape
 ):
     """SentencePiece's Normalizer::Normalize.
+
+    Printable ASCII that ``plain`` leaves as it is goes 64 bytes at a time.
 
     ``symbols``: a trie of texts that are left alone (user-defined symbols); ``plain`` (uint8 [256]): the ASCII byte that
     an ASCII byte becomes before another one or the end, where that is known, else 0xFF; ``begins``: two-stage, whether a rule or a
@@ -108,6 +111,10 @@ def sentencepiece_documents(
     i = np.int64(offsets[0])
     out = np.empty(stop - i + SLACK, np.uint8)
     j = np.int64(0)
+    wide = True
+    for b in range(0x20, 0x7F):
+        wide = wide and plain[b] == b
+    most = 8 if wide else RUN
     for d in range(n):
         end = np.int64(offsets[d + 1])
         while squeeze and i < end:
@@ -135,9 +142,29 @@ def sentencepiece_documents(
             j = put_space(out, j, escape)
         after_space = squeeze
         while i < end:
+            if wide and i + 64 < len(data):
+                # What goes on with ASCII: a rule may begin with ASCII and go on behind it.
+                k = min(trailing_zeros(~mask_of_range(data, i, np.uint8(0), np.uint8(0x21), np.uint8(0x5E))), end - i)
+                if i + k < end and data[i + k] >= 0x80:
+                    k -= 1
+                if k > 0:
+                    copy64(out, j, data, i)
+                    i += k
+                    j += k
+                    after_space = False
+                if i < end and data[i] == _SPACE and (i + 1 == end or data[i + 1] < 0x80):
+                    if not after_space:
+                        if j + 3 + stop - i + SLACK > len(out):
+                            out = with_room(out, j, j + 3 + stop - i + SLACK)
+                        j = put_space(out, j, escape)
+                        after_space = squeeze
+                    i += 1
+                    continue
+                if k > 0:
+                    continue
             if data[i] < 0x80:
                 start = i
-                run = ascii_end(data, i, min(end, i + RUN))
+                run = ascii_end(data, i, min(end, i + most))
                 if run < end and data[run] >= 0x80:
                     run -= 1
                 if j + 3 * (run - i) + stop - run + SLACK > len(out):
@@ -218,7 +245,7 @@ def sentencepiece_documents(
     return out[:j], new_offsets
 
 
-@kernel
+@plain_kernel
 def put_space(out, j, escape):
     if escape:
         out[j] = 0xE2
