@@ -129,6 +129,7 @@ def main() -> int:
     parser.add_argument(
         "--show", type=int, default=6, help="so many differences of a section, cut down to the shortest"
     )
+    parser.add_argument("--every", type=int, default=1, metavar="K", help="one in K batches of corpora, few of the code points above U+1FFFF")  # fmt: skip
     args = parser.parse_args()
     chosen = [s for s in SECTIONS if args.all or getattr(args, s)] or ["vectors", "adversarial", "special", "decode", "bytes", "files"]  # fmt: skip
     count = args.adversarial or (100_000 if args.all else 3000)
