@@ -31,17 +31,17 @@ def compare(kind: str, seed: int, directory, strings: int) -> Comparison | str:
     texts = next(Adversary(peer.pieces(), added, str(seed)).strings(strings))
     comparison = Comparison(f"{kind} made {seed}", tokenizer, peer, show=1)
     try:
-        expected = [peer.encode(texts, mode) for mode in ("text", "token")]
+        expected = [peer.encode(texts, mode) for mode in comparison.modes]
     except BaseException as error:
         if type(error).__name__ != "PanicException":
             raise
         return f"the reference panics: {error}"  # tokenizers: "AddedVocabulary bad split", "not a char boundary"
-    for mode in ("text", "token") if peer.special_tokens else ("text",):
+    for mode in comparison.modes:
         comparison.ids("made", texts, mode)
-    comparison.decoding("decoded", [expected[1][i] for i in range(len(texts))])
-    if peer.special_tokens:
-        comparison.decoding("decoded without special tokens", [expected[1][i] for i in range(len(texts))], skip=True)
-        comparison.templates("with a template", texts)
+    comparison.decoding("decoded", [expected[-1][i] for i in range(len(texts))])
+    if kind == "tokenizers":
+        comparison.decoding("decoded without special tokens", [expected[-1][i] for i in range(len(texts))], skip=True)
+    comparison.templates("with a template", texts)
     written = directory / "written"
     shardpiece.save(tokenizer, str(written))
     again = shardpiece.load(str(written))
