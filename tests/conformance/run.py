@@ -17,7 +17,6 @@ from tests.conformance.references import REFERENCES, Reference, Tokenizers
 from tests.conformance.texts import Adversary
 from tests.conftest import SHARED
 
-MODES = ("text", "token")
 SECTIONS = ("vectors", "adversarial", "special", "codepoints", "corpus", "decode", "bytes", "files")
 
 
@@ -30,13 +29,13 @@ def adversary(comparison: Comparison) -> Adversary:
 def vectors(comparison: Comparison) -> None:
     """Every text by the reference, and where others expect ids for this vocabulary and the reference agrees, by them."""
     every = texts.vector_texts(SHARED)
-    for mode in MODES:
+    for mode in comparison.modes:
         comparison.ids("vectors", every, mode)
 
 
 def adversarial(comparison: Comparison, count: int) -> None:
     for strings in adversary(comparison).strings(count):
-        for mode in MODES:
+        for mode in comparison.modes:
             comparison.ids("adversarial", strings, mode)
 
 
@@ -79,7 +78,7 @@ def decodable(peer, i: int) -> bool:
 def in_bytes(comparison: Comparison, count: int) -> None:
     """Nothing is lost by a byte-level model, whatever the bytes."""
     strings = next(adversary(comparison).strings(count))
-    for mode in MODES:
+    for mode in comparison.modes:
         comparison.lossless("lossless", [*strings, *texts.fuzzed_bytes(count, 1), *texts.sample(SHARED)], mode)
 
 
@@ -129,6 +128,7 @@ def main() -> int:
     parser.add_argument(
         "--show", type=int, default=6, help="so many differences of a section, cut down to the shortest"
     )
+    parser.add_argument("--every", type=int, default=1, metavar="K", help="one in K batches of corpora, few of the code points above U+1FFFF")  # fmt: skip
     args = parser.parse_args()
     chosen = [s for s in SECTIONS if args.all or getattr(args, s)] or ["vectors", "adversarial", "special", "decode", "bytes", "files"]  # fmt: skip
     count = args.adversarial or (100_000 if args.all else 3000)

@@ -7,6 +7,7 @@ import pytest
 
 import shardpiece
 from shardpiece.errors import FormatError
+from tests.conformance import files
 from tests.conformance.comparing import Comparison
 from tests.conformance.texts import Adversary
 
@@ -31,22 +32,34 @@ def compare(kind: str, seed: int, directory, strings: int) -> Comparison | str:
     texts = next(Adversary(peer.pieces(), added, str(seed)).strings(strings))
     comparison = Comparison(f"{kind} made {seed}", tokenizer, peer, show=1)
     try:
-        expected = [peer.encode(texts, mode) for mode in ("text", "token")]
+        expected = [peer.encode(texts, mode) for mode in comparison.modes]
     except BaseException as error:
         if type(error).__name__ != "PanicException":
             raise
         return f"the reference panics: {error}"  # tokenizers: "AddedVocabulary bad split", "not a char boundary"
-    for mode in ("text", "token") if peer.special_tokens else ("text",):
+    for mode in comparison.modes:
         comparison.ids("made", texts, mode)
-    comparison.decoding("decoded", [expected[1][i] for i in range(len(texts))])
-    if peer.special_tokens:
-        comparison.decoding("decoded without special tokens", [expected[1][i] for i in range(len(texts))], skip=True)
-        comparison.templates("with a template", texts)
-    written = directory / "written"
-    shardpiece.save(tokenizer, str(written))
-    again = shardpiece.load(str(written))
-    assert again.fingerprint == tokenizer.fingerprint, f"{kind} {seed}"
+    comparison.decoding("decoded", [expected[-1][i] for i in range(len(texts))])
+    if kind == "tokenizers":
+        comparison.decoding("decoded without special tokens", [expected[-1][i] for i in range(len(texts))], skip=True)
+    comparison.templates("with a template", texts)
+    for again in (through_its_format(kind, tokenizer, directory), through_an_artifact(tokenizer, directory)):
+        assert again.fingerprint == tokenizer.fingerprint, f"{kind} {seed}"
     return comparison
+
+
+def through_its_format(kind: str, tokenizer: shardpiece.Tokenizer, directory) -> shardpiece.Tokenizer:
+    content = files.written({"tokenizers": "huggingface"}.get(kind, kind), tokenizer)
+    assert isinstance(content, dict), f"what was read cannot be written: {content}"
+    [(name, raw)] = content.items()
+    path = directory / f"again-{name}"
+    path.write_bytes(raw)
+    return shardpiece.load(str(path))
+
+
+def through_an_artifact(tokenizer: shardpiece.Tokenizer, directory) -> shardpiece.Tokenizer:
+    shardpiece.save(tokenizer, str(directory / "artifact"))
+    return shardpiece.load(str(directory / "artifact"))
 
 
 def check(kind: str, seeds: range, directory, strings: int) -> None:

@@ -24,7 +24,7 @@ def test_a_few_texts_of_every_kind(shared, loaded):
     number = FEW.index(loaded[0])
     passages = texts.sample(shared, number, len(FEW) * 2)
     strings = next(adversary(comparison).strings(1500))
-    for mode in ("text", "token"):
+    for mode in comparison.modes:
         comparison.ids("adversarial", strings, mode)
         comparison.ids("corpus", passages, mode)
     for batch in texts.code_points(iter(texts.some_code_points(500, number))):

@@ -124,7 +124,7 @@ def vector_texts(shared: Path) -> list[str]:
     texts += [json.loads(path.read_text())["text"] for path in sorted(shared.glob("vectors/swift-transformers/*.json"))]
     for path in sorted(shared.glob("vectors/texts/*.txt")):
         whole = path.read_bytes().decode()
-        texts += [whole, *whole.split("\n\n"), *whole.split("\n")]
+        texts += [whole, *whole.split("\n")]
     for path in sorted(shared.glob("vectors/sentencepiece/*.tsv")):
         for line in path.read_text().split("\n"):
             sides = ["".join(chr(int(c, 16)) for c in side.split())
