@@ -1,12 +1,14 @@
 """The text engine: everything that happens to text before a model sees it."""
 
 import hashlib
+from functools import cached_property
 
 import numpy as np
 
 from shardpiece import storage
 from shardpiece.errors import ConfigError, FormatError
 from shardpiece.text import normalizers
+from shardpiece.text.classed import ClassedSplitter
 from shardpiece.text.documents import Documents, Words
 from shardpiece.text.normalizers import Normalizer
 from shardpiece.text.pretokenizers import PreTokenizer
@@ -72,9 +74,16 @@ class TextEngine:
     def __repr__(self) -> str:
         return f"TextEngine({self.name})"
 
+    @cached_property
+    def _classed(self) -> ClassedSplitter | None:
+        """Both in one pass, where that gives the same."""
+        return ClassedSplitter.of(self.normalizer, self.pretokenizer)
+
     def split(self, documents: Documents, at_start: np.ndarray | None = None) -> Words:
         """Normalize and cut every document; ``at_start``: see PreTokenizer.split. Raises DocumentError for the first
         document on which a pattern runs too long."""
+        if self._classed is not None and (words := self._classed.split(documents, at_start)) is not None:
+            return words
         if self.normalizer is not None:
             documents = self.normalizer.normalize(documents)
         return self.pretokenizer.split(documents, at_start)
