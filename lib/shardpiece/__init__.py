@@ -12,7 +12,8 @@ The library half works without Spark:
 from shardpiece.errors import ShardpieceError
 from shardpiece.text.engine import TextEngine
 from shardpiece.text.pretokenizers import PreTokenizer
-from shardpiece.tokenizer.artifact import load, save
+from shardpiece.tokenizer.artifact import save
+from shardpiece.tokenizer.loading import load
 from shardpiece.tokenizer.tokenizer import Tokenizer
 from shardpiece.training.bpe import train_bpe
 from shardpiece.training.trainers import train

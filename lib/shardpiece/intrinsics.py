@@ -102,6 +102,20 @@ def put(typing_context, array, index, value):
 
 
 @intrinsic
+def store64(typing_context, array, index, value):
+    """Two int32 elements of an array at ``index``, from a uint64, the lower half first; the caller guarantees 0 <= index
+    and index + 2 <= len(array)."""
+
+    def generate(context, builder, signature, args):
+        data = context.make_array(signature.args[0])(context, builder, args[0]).data
+        pointer = builder.bitcast(builder.gep(data, [args[1]]), _I64.as_pointer())
+        builder.store(args[2], pointer).align = 4
+        return context.get_dummy_value()
+
+    return types.void(array, types.int64, types.uint64), generate
+
+
+@intrinsic
 def prefetch(typing_context, array, index):
     """Ask for the cache line of array[index] of a one-dimensional contiguous array; any index is allowed."""
 

@@ -56,6 +56,12 @@ def exists(path: str) -> bool:
     return fs.exists(inner)
 
 
+def is_directory(path: str) -> bool:
+    fs, inner = filesystem(path)
+    fs.invalidate_cache()
+    return fs.isdir(inner)
+
+
 def list_names(directory: str) -> list[str]:
     """Sorted base names of what lies in a directory; empty when it does not exist."""
     fs, inner = filesystem(directory)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from shardpiece.errors import ConfigError, FormatError
 from shardpiece.text.documents import Documents, Words
 from shardpiece.text.engine import TextEngine
-from shardpiece.tokenizer import encode_kernels
+from shardpiece.tokenizer import viterbi_kernels
 from shardpiece.tokenizer.trie_kernels import build_trie
 from shardpiece.tokenizer.unigram import UNKNOWN_PENALTY, UnigramEncoder, UnigramModel
 from tests.conftest import TEXTS
@@ -184,7 +184,7 @@ def test_the_cache_is_bounded_and_does_not_change_results():
     small = UnigramEncoder(model, cache_bytes=4096)
     words = [f"word{i}" for i in range(2000)] * 2
     assert encode(model, *words, encoder=small) == encode(model, *words)
-    assert small.state[encode_kernels.STATE_RESETS] > 0
+    assert small.state[viterbi_kernels.STATE_RESETS] > 0
 
 
 def test_models_that_cannot_work_are_refused():

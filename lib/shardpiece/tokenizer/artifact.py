@@ -9,7 +9,10 @@ from collections.abc import Mapping
 from shardpiece import storage
 from shardpiece.errors import FormatError, ShardpieceError, one_line
 from shardpiece.text.engine import TextEngine
+from shardpiece.tokenizer.added_tokens import AddedToken
+from shardpiece.tokenizer.decoder import Decoder
 from shardpiece.tokenizer.formats import huggingface, sentencepiece_tokenizer
+from shardpiece.tokenizer.template import Template
 from shardpiece.tokenizer.tokenizer import Tokenizer
 
 TOKENIZER_FILE = "tokenizer.json"
@@ -19,7 +22,7 @@ VOCABULARY_FILE = "vocab.tsv"
 TRANSPLANT_FILE = "transplant.parquet"
 OPTIONAL_FILES = (SENTENCEPIECE_FILE, VOCABULARY_FILE, TRANSPLANT_FILE)
 FORMAT = "shardpiece-tokenizer"
-VERSION = 3
+VERSION = 4
 
 
 def save(tokenizer: Tokenizer, directory: str) -> None:
@@ -58,7 +61,8 @@ def read_metadata(directory: str) -> dict:
         )
     return storage.read_manifest(
         path, FORMAT, VERSION,
-        {"fingerprint": str, "vocab_size": int, "engine": dict, "model": dict, "files": list, "provenance": dict},
+        {"fingerprint": str, "vocab_size": int, "engine": dict, "model": dict, "added_tokens": list,
+         "template": dict, "files": list, "provenance": dict},
     )  # fmt: skip
 
 
@@ -80,7 +84,10 @@ def metadata(tokenizer: Tokenizer, files: Mapping[str, bytes]) -> dict:
         "vocab_size": tokenizer.vocab_size,
         "engine": tokenizer.engine.spec,
         "model": tokenizer.model.settings(),
-        "special_tokens": tokenizer.special_tokens,
+        "outside_model": huggingface.outside_model(tokenizer),
+        "added_tokens": [token.spec for token in tokenizer.added_tokens],
+        "template": tokenizer.template.spec,
+        "decoder": None if tokenizer.decoder is None else tokenizer.decoder.spec,
         "files": [
             {"name": name, "bytes": len(content), "checksum": storage.checksum_bytes(content)}
             for name, content in files.items()
@@ -96,12 +103,18 @@ def from_files(files: dict[str, bytes]) -> Tokenizer:
 
 
 def _assemble(content: dict, stored: dict, source: str, checksum: str) -> Tokenizer:
-    tokenizer = huggingface.from_json(content, TextEngine.from_spec(stored["engine"]), stored["model"], source)
+    parts = {
+        "added_tokens": tuple(map(AddedToken.from_spec, stored["added_tokens"])),
+        "template": Template.from_spec(stored["template"]),
+        "decoder": None if stored["decoder"] is None else Decoder(tuple(stored["decoder"])),
+    }
+    engine, outside = TextEngine.from_spec(stored["engine"]), set(stored["outside_model"])
+    tokenizer = huggingface.from_json(content, engine, stored["model"], outside, parts, source)
     [file] = (file for file in stored["files"] if file["name"] == TOKENIZER_FILE)
     if file["checksum"] != checksum:
         huggingface.check_same(content, tokenizer, source)  # the library may have written it again
-    if stored["vocab_size"] != tokenizer.vocab_size or stored["special_tokens"] != tokenizer.special_tokens:
-        raise FormatError(f"{source}: its vocabulary or special tokens are not those of {METADATA_FILE}")
+    if stored["vocab_size"] != tokenizer.vocab_size:
+        raise FormatError(f"{source}: its vocabulary is not that of {METADATA_FILE}")
     if tokenizer.fingerprint != stored["fingerprint"]:
         raise FormatError(
             f"{source}: its content has the fingerprint {tokenizer.fingerprint[:12]}…, "

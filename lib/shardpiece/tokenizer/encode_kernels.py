@@ -1,340 +1,185 @@
 """Numba kernels of the BPE encoder: words in, token ids out.
 
-Distinct words are few (Zipf), so each is merged once and then found in a cache. A word that is not there becomes its base
-symbols, bytes or characters, which are merged by repeated search for the lowest rank, leftmost first; long words use a
-heap instead (m log m).
+Words come in blocks: first all keys of a block are made and their places in the word cache asked for, then all words are
+looked up, so that the cache's lines have come by then. A word that is not there is merged, by repeated search for the lowest
+rank while it has at most SCAN bytes (MERGED where ``greedy_kernels`` cannot be used), by ``greedy_kernels`` (in time that grows with its length alone) when it is not, and entered.
 
-Characters: ``pages`` (uint16 [0x1100]) and ``places`` (int32 [rows * 256, 4]) give the id of a character in the middle of a
-word, and as its first, last and only one (which differ in models that mark the beginning or the end of words); -1: not in
-the vocabulary, then ``fallback`` (int32 [256], ids of the pieces of single bytes, or empty) or ``unk`` stands for it, once
-for neighbours.
-
-Pair table: ``pair_slots`` (uint64 [slots, 2], a power of two of them): left << 32 | right plus one (0 = empty), and
-the rank of the merge. ``byte_pairs`` (int32 [65536]) answers for pairs of single bytes directly. A rank r merges into
-``merged[r]``; NO_RANK is larger than any rank.
-
-Cache: ``slots`` (int64 [slots, 4]): hash (0 = empty), start of the word in ``cached_bytes``, word length << 32 |
-number of tokens, start of the tokens in ``cached_tokens``. When it is two thirds full, or one of the arrays is, it is
-emptied: memory stays bounded, and frequent words return at once.
+Arguments that are the same everywhere: ``byte_id`` (int32 [256]; empty when the model is none of plain bytes),
+``byte_pairs`` (int32 [65536]): ranks of pairs of bytes; ``pages``, ``places``, ``fallback``, ``unk``, ``flags``: see
+``symbol_kernels``; ``pairs``, ``merged``, ``tree``, ``rank_of``, ``plain``, ``symbols``, ``starts``, ``seen``: see
+``pair_kernels``; ``cells``, ``shorter``, ``lengths``: see ``greedy_kernels``, ``cells`` empty where a word must be merged;
+``whole`` (int32): the index of ``piece_kernels`` over ``pieces`` (uint8) and ``piece_offsets`` where words that are pieces
+are to be found first, else empty; ``tokens`` (int32), ``ranks`` (int64), ``dead`` (uint8, zeros): scratch.
 """
 
 import numpy as np
 
-from shardpiece.intrinsics import MIX_1, hash_bytes, same_bytes
-from shardpiece.kernel_cache import kernel
+from shardpiece.kernel_cache import kernel, plain_kernel
 from shardpiece.text.normalization.character_kernels import decode
+from shardpiece.tokenizer.greedy_kernels import encode_greedy
+from shardpiece.tokenizer.pair_kernels import merge_ranked, merge_scan
+from shardpiece.tokenizer.piece_kernels import find
+from shardpiece.tokenizer.symbol_kernels import merge_long, unknown_symbols, word_symbols
+from shardpiece.tokenizer.word_cache_kernels import (
+    LONG,
+    NO_BUCKET,
+    STATE_LONG_MISSES,
+    STATE_SHORT_MISSES,
+    STATE_UNCACHED,
+    keep_long,
+    keep_short,
+    prepare_words,
+    recall_long,
+    recall_words,
+)
 
-NO_RANK = np.int32(2**31 - 1)
-LONG_WORD = 48
-CACHED_WORD = 256
-
-STATE_ENTRIES = 0
-STATE_BYTES = 1
-STATE_TOKENS = 2
-STATE_MISSES = 3
-STATE_RESETS = 4
-STATE_SIZE = 5
-
-_SHIFT_32 = np.uint64(32)
-_LOW_32 = np.int64(0xFFFFFFFF)
-_SEED = np.uint64(0)
-
-
-@kernel
-def fill_pairs(left, right, pair_slots):
-    """Enter merge r = (left[r], right[r]); of equal pairs the first, lower rank counts."""
-    mask = len(pair_slots) - 1
-    for r in range(len(left)):
-        key = ((np.uint64(left[r]) << _SHIFT_32) | np.uint64(right[r])) + np.uint64(1)
-        q = np.int64((key * MIX_1) >> _SHIFT_32) & mask
-        while pair_slots[q, 0] != 0 and pair_slots[q, 0] != key:
-            q = (q + 1) & mask
-        if pair_slots[q, 0] == 0:
-            pair_slots[q, 0] = key
-            pair_slots[q, 1] = np.uint64(r)
+BLOCK = 512
+SCAN = 16
+MERGED = 64
+SCRATCH = 4096
+_ZERO = np.uint64(0)
 
 
-@kernel
-def pair_rank(a, b, pair_slots):
-    """The rank of merging token a with token b, NO_RANK if there is none."""
-    key = ((np.uint64(a) << _SHIFT_32) | np.uint64(b)) + np.uint64(1)
-    mask = len(pair_slots) - 1
-    q = np.int64((key * MIX_1) >> _SHIFT_32) & mask
-    while True:
-        k = pair_slots[q, 0]
-        if k == key:
-            return np.int32(pair_slots[q, 1])
-        if k == 0:
-            return NO_RANK
-        q = (q + 1) & mask
-
-
-@kernel
-def byte_symbols(data, start, end, byte_id, tokens):
-    """The ids of the bytes of data[start:end] into ``tokens``; returns their number."""
-    for i in range(end - start):
-        tokens[i] = byte_id[data[start + i]]
-    return end - start
-
-
-@kernel
-def character_symbols(data, start, end, pages, places, fallback, unk, tokens):
-    """The ids of the characters of data[start:end] into ``tokens``; returns their number."""
-    n = 0
-    i = start
-    while i < end:
-        c, width = decode(data, i)
-        position = (1 if i == start else 0) + (2 if i + width >= end else 0)
-        token = places[(np.int64(pages[c >> 8]) << 8) | (c & 0xFF), position]
-        if token >= 0:
-            tokens[n] = token
-            n += 1
-        elif len(fallback) > 0:
-            for j in range(i, min(i + width, end)):
-                tokens[n] = fallback[data[j]]
-                n += 1
-        elif n == 0 or tokens[n - 1] != unk:
-            tokens[n] = unk
-            n += 1
-        i += width
+@plain_kernel
+def encode_by_pieces(
+    data, start, end, fallback, unk, flags, pairs, merged, tree, rank_of, plain, symbols, starts, seen, cells, shorter,
+    lengths, tokens, ranks, dead, out, at,
+):  # fmt: skip
+    """A word into out[at:], greedily, unknown characters by what stands for them; returns the number of tokens."""
+    n = np.int64(0)
+    position = start
+    while position < end:
+        m, position = encode_greedy(
+            data, position, end, cells, shorter, lengths, pairs, merged, tree, rank_of, plain, symbols, starts, seen,
+            tokens, ranks, dead, out, at + n,
+        )  # fmt: skip
+        n += m
+        if position < end:
+            _, width = decode(data, position)
+            n = unknown_symbols(data, position, min(position + width, end), fallback, unk, flags, out[at:], n)
+            position += width
     return n
 
 
 @kernel
-def merge_short(tokens, n, pair_slots, merged, ranks, out, at):
-    """Merge the ``n`` symbols in ``tokens``, at most LONG_WORD, into out[at:]; ``ranks`` (int32) holds the ranks of
-    neighbours. Returns the number of tokens."""
-    while n > 1:
-        best = NO_RANK
-        j = -1
-        for i in range(n - 1):
-            if ranks[i] < best:
-                best = ranks[i]
-                j = i
-        if j < 0:
-            break
-        tokens[j] = merged[best]
-        n -= 1
-        for i in range(j + 1, n):
-            tokens[i] = tokens[i + 1]
-        for i in range(j + 1, n - 1):
-            ranks[i] = ranks[i + 1]
-        if j < n - 1:
-            ranks[j] = pair_rank(tokens[j], tokens[j + 1], pair_slots)
-        if j > 0:
-            ranks[j - 1] = pair_rank(tokens[j - 1], tokens[j], pair_slots)
-    for i in range(n):
-        out[at + i] = tokens[i]
-    return n
+def encode_huge(
+    data, start, end, pages, places, fallback, unk, flags, pairs, merged, tree, rank_of, plain, symbols, starts, seen,
+    cells, shorter, lengths, tokens, ranks, out, at,
+):  # fmt: skip
+    """A word of any length, with memory of its own."""
+    if len(cells) > 0:
+        dead = np.zeros(end - start + 2, np.uint8)
+        return encode_by_pieces(
+            data, start, end, fallback, unk, flags, pairs, merged, tree, rank_of, plain, symbols, starts, seen, cells,
+            shorter, lengths, tokens, ranks, dead, out, at,
+        )  # fmt: skip
+    own = np.empty(end - start + 1, np.int32)
+    n = word_symbols(data, start, end, pages, places, fallback, unk, flags, own)
+    return merge_long(own, n, pairs, merged, out, at)
 
 
-@kernel
-def push(heap, size, value):
-    """Add to a binary min-heap of ``size`` int64 values."""
-    x = size
-    while x > 0:
-        y = (x - 1) >> 1
-        if heap[y] <= value:
-            break
-        heap[x] = heap[y]
-        x = y
-    heap[x] = value
-
-
-@kernel
-def pop(heap, size):
-    """Remove and return the least of ``size`` values."""
-    top = heap[0]
-    value = heap[size - 1]
-    n = size - 1
-    x = 0
-    while True:
-        y = 2 * x + 1
-        if y >= n:
-            break
-        if y + 1 < n and heap[y + 1] < heap[y]:
-            y += 1
-        if heap[y] >= value:
-            break
-        heap[x] = heap[y]
-        x = y
-    heap[x] = value
-    return top
-
-
-@kernel
-def merge_long(tokens, n, pair_slots, merged, out, at):
-    """As merge_short for any length, in m log m: a heap of (rank, position) over a linked list of symbols.
-
-    Entries are int64 rank << 32 | position, so the least is the lowest rank, leftmost first. An entry is stale when
-    the pair at its position has another rank by now.
-    """
-    ranks = np.empty(n, np.int32)
-    following = np.empty(n, np.int32)
-    before = np.empty(n, np.int32)
-    # Every merge removes one entry for good and adds at most two.
-    heap = np.empty(3 * n, np.int64)
-    size = 0
-    for i in range(n):
-        following[i] = i + 1
-        before[i] = i - 1
-        ranks[i] = NO_RANK
-        if i + 1 < n:
-            ranks[i] = pair_rank(tokens[i], tokens[i + 1], pair_slots)
-            if ranks[i] != NO_RANK:
-                push(heap, size, (np.int64(ranks[i]) << 32) | np.int64(i))
-                size += 1
-    while size > 0:
-        entry = pop(heap, size)
-        size -= 1
-        i = entry & _LOW_32
-        rank = np.int32(entry >> 32)
-        if ranks[i] != rank:
-            continue
-        j = following[i]
-        tokens[i] = merged[rank]
-        following[i] = following[j]
-        ranks[j] = NO_RANK
-        tokens[j] = -1
-        if following[i] < n:
-            before[following[i]] = i
-            ranks[i] = pair_rank(tokens[i], tokens[following[i]], pair_slots)
-            if ranks[i] != NO_RANK:
-                push(heap, size, (np.int64(ranks[i]) << 32) | np.int64(i))
-                size += 1
-        else:
-            ranks[i] = NO_RANK
-        h = before[i]
-        if h >= 0:
-            ranks[h] = pair_rank(tokens[h], tokens[i], pair_slots)
-            if ranks[h] != NO_RANK:
-                push(heap, size, (np.int64(ranks[h]) << 32) | np.int64(h))
-                size += 1
-    i = 0
-    count = 0
-    while i < n:
-        out[at + count] = tokens[i]
-        count += 1
-        i = following[i]
-    return count
-
-
-@kernel
+@plain_kernel
 def encode_word(
-    data, start, end, byte_id, byte_pairs, pages, places, fallback, unk, pair_slots, merged, tokens, ranks, out, at
-):
-    """One word into out[at:]; returns the number of tokens. ``tokens`` and ``ranks``: scratch for LONG_WORD symbols."""
-    long = end - start > LONG_WORD
-    symbols = np.empty(end - start, np.int32) if long else tokens
+    data, start, end, byte_id, byte_pairs, pages, places, fallback, unk, flags, pairs, merged, tree, rank_of, plain,
+    symbols, starts, seen, cells, shorter, lengths, tokens, ranks, dead, out, at,
+):  # fmt: skip
+    """A word of at most LONG bytes, of MERGED where it must be merged, into out[at:]; returns the number of tokens."""
+    n = end - start
     if len(byte_id) > 0:
-        n = byte_symbols(data, start, end, byte_id, symbols)
-        if not long:
+        if n <= SCAN:
+            for i in range(n):
+                tokens[i] = byte_id[data[start + i]]
             for i in range(n - 1):
                 ranks[i] = byte_pairs[(np.int64(data[start + i]) << 8) | np.int64(data[start + i + 1])]
-            return merge_short(symbols, n, pair_slots, merged, ranks, out, at)
-    else:
-        n = character_symbols(data, start, end, pages, places, fallback, unk, symbols)
-        if not long:
-            for i in range(n - 1):
-                ranks[i] = pair_rank(symbols[i], symbols[i + 1], pair_slots)
-            return merge_short(symbols, n, pair_slots, merged, ranks, out, at)
-    return merge_long(symbols, n, pair_slots, merged, out, at)
+            n, _ = merge_ranked(tokens, n, pairs, merged, ranks)
+            for i in range(n):
+                out[at + i] = tokens[i]
+            return n
+    elif n <= SCAN or len(cells) == 0:
+        n = word_symbols(data, start, end, pages, places, fallback, unk, flags, tokens)
+        n, _ = merge_scan(tokens, n, pairs, merged, ranks)
+        for i in range(n):
+            out[at + i] = tokens[i]
+        return n
+    return encode_by_pieces(
+        data, start, end, fallback, unk, flags, pairs, merged, tree, rank_of, plain, symbols, starts, seen, cells,
+        shorter, lengths, tokens, ranks, dead, out, at,
+    )  # fmt: skip
 
 
 @kernel
 def encode_words(
-    data,
-    word_ends,
-    document_ends,
-    first_byte,
-    byte_id,
-    byte_pairs,
-    pages,
-    places,
-    fallback,
-    unk,
-    pair_slots,
-    merged,
-    slots,
-    cached_bytes,
-    cached_tokens,
-    state,
-    out,
-    token_ends,
-):
-    """Encode all words, as bytes when ``byte_id`` (int32 [256]) is not empty, else as characters. ``out`` (int32) must hold
-    as many elements as there are bytes; ``token_ends`` (int64 [n]) receives the number of tokens up to and including each
-    document. Returns the number of tokens."""
-    tokens = np.empty(LONG_WORD, np.int32)
-    ranks = np.empty(LONG_WORD, np.int32)
-    mask = len(slots) - 1
-    room = len(slots) * 2 // 3
+    data, word_ends, document_ends, first_byte, byte_id, byte_pairs, pages, places, fallback, unk, flags, pairs, merged,
+    tree, rank_of, plain, symbols, starts, seen, cells, shorter, lengths, whole, pieces, piece_offsets, short_table,
+    long_table, ring_bytes, ring_tokens, state, out, token_ends,
+):  # fmt: skip
+    """Encode all words. ``out`` (int32) must hold four elements more than there are bytes; ``token_ends`` (int64 [n])
+    receives the number of tokens up to and including each document. Returns the number of tokens."""
+    tokens = np.empty(SCRATCH, np.int32)
+    ranks = np.empty(SCRATCH, np.int64)
+    dead = np.zeros(LONG + 2, np.uint8)
+    lows = np.empty(BLOCK, np.uint64)
+    highs = np.empty(BLOCK, np.uint64)
+    buckets = np.empty(BLOCK, np.int64)
+    n_words = len(word_ends)
+    n_documents = len(document_ends)
     at = np.int64(0)
-    start = np.int64(first_byte)
-    w = 0
-    for d in range(len(document_ends)):
-        while w < document_ends[d]:
+    prepared = np.int64(first_byte)
+    d = np.int64(0)
+    for first in range(0, n_words, BLOCK):
+        last = min(first + BLOCK, n_words)
+        prepared = prepare_words(
+            data, word_ends, first, last, prepared, lows, highs, buckets, short_table, long_table
+        )  # fmt: skip
+        w = np.int64(first)
+        while w < last:
+            while d < n_documents and document_ends[d] <= w:
+                token_ends[d] = at
+                d += 1
+            stop = min(last, document_ends[d]) if d < n_documents else last
+            i, at = recall_words(
+                w - first, stop - first, lows, highs, buckets, short_table, ring_tokens, state, out, at
+            )  # fmt: skip
+            w = first + i
+            if w == stop:
+                continue
+            start = word_ends[w - 1] if w > 0 else np.int64(first_byte)
             end = word_ends[w]
-            n = end - start
-            if n == 1 and len(byte_id) > 0:
-                out[at] = byte_id[data[start]]
-                at += 1
-            elif n > CACHED_WORD:
-                at += encode_word(
-                    data, start, end, byte_id, byte_pairs, pages, places, fallback, unk, pair_slots, merged, tokens,
-                    ranks, out, at,
+            bucket = buckets[i]
+            m = np.int64(0)
+            if bucket < 0 and bucket != NO_BUCKET:
+                m = recall_long(
+                    lows[i], ~bucket, data, start, end, long_table, ring_bytes, ring_tokens, state, out, at
                 )  # fmt: skip
-                state[STATE_MISSES] += 1
-            else:
-                h = np.int64(hash_bytes(data, start, end, _SEED))
-                if h == 0:
-                    h = 1
-                q = h & mask
-                while True:
-                    k = slots[q, 0]
-                    if k == h:
-                        a = slots[q, 1]
-                        packed = slots[q, 2]
-                        if packed >> 32 == n and same_bytes(data, start, cached_bytes, a, n):
-                            a = slots[q, 3]
-                            for i in range(packed & _LOW_32):
-                                out[at + i] = cached_tokens[a + i]
-                            at += packed & _LOW_32
-                            break
-                    elif k == 0:
-                        state[STATE_MISSES] += 1
-                        m = encode_word(
-                            data, start, end, byte_id, byte_pairs, pages, places, fallback, unk, pair_slots, merged,
-                            tokens, ranks, out, at,
-                        )  # fmt: skip
-                        if (
-                            state[STATE_ENTRIES] >= room
-                            or state[STATE_BYTES] + n > len(cached_bytes)
-                            or state[STATE_TOKENS] + m > len(cached_tokens)
-                        ):
-                            slots[:, 0] = 0
-                            state[STATE_ENTRIES] = 0
-                            state[STATE_BYTES] = 0
-                            state[STATE_TOKENS] = 0
-                            state[STATE_RESETS] += 1
-                            q = h & mask
-                        a = state[STATE_BYTES]
-                        for i in range(n):
-                            cached_bytes[a + i] = data[start + i]
-                        b = state[STATE_TOKENS]
-                        for i in range(m):
-                            cached_tokens[b + i] = out[at + i]
-                        slots[q, 0] = h
-                        slots[q, 1] = a
-                        slots[q, 2] = (n << 32) | m
-                        slots[q, 3] = b
-                        state[STATE_ENTRIES] += 1
-                        state[STATE_BYTES] += n
-                        state[STATE_TOKENS] += m
-                        at += m
-                        break
-                    q = (q + 1) & mask
+            if m == 0:
+                if len(whole) > 0:
+                    token = find(data, start, end, pieces, piece_offsets, whole)
+                    if token >= 0:
+                        out[at] = token
+                        m = np.int64(1)
+                if m == 0 and (bucket == NO_BUCKET or (len(cells) == 0 and end - start > MERGED)):
+                    m = encode_huge(
+                        data, start, end, pages, places, fallback, unk, flags, pairs, merged, tree, rank_of, plain,
+                        symbols, starts, seen, cells, shorter, lengths, tokens, ranks, out, at,
+                    )  # fmt: skip
+                elif m == 0:
+                    m = encode_word(
+                        data, start, end, byte_id, byte_pairs, pages, places, fallback, unk, flags, pairs, merged, tree,
+                        rank_of, plain, symbols, starts, seen, cells, shorter, lengths, tokens, ranks, dead, out, at,
+                    )  # fmt: skip
+                if bucket >= 0:
+                    state[STATE_SHORT_MISSES] += 1
+                    keep_short(lows[i], highs[i], bucket, out, at, m, short_table, ring_tokens, state)
+                elif bucket == NO_BUCKET:
+                    state[STATE_UNCACHED] += 1
+                else:
+                    state[STATE_LONG_MISSES] += 1
+                    keep_long(
+                        lows[i], ~bucket, data, start, end, out, at, m, long_table, ring_bytes, ring_tokens, state
+                    )  # fmt: skip
+            at += m
             w += 1
-            start = end
+    while d < n_documents:
         token_ends[d] = at
+        d += 1
     return at

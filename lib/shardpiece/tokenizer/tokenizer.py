@@ -9,65 +9,80 @@ import pyarrow as pa
 
 from shardpiece import storage
 from shardpiece.errors import ConfigError, DocumentError, FormatError
-from shardpiece.text.documents import Documents
+from shardpiece.text.documents import Documents, Words
 from shardpiece.text.engine import TextEngine
 from shardpiece.text.pretokenizers import PreTokenizer
-from shardpiece.text.special import IN_TEXT, LONGEST, SpecialTokenCutter
-from shardpiece.tokenizer.decoder import Decoder, decoder_of
+from shardpiece.text.special import IN_TEXT
+from shardpiece.tokenizer.added_tokens import AddedToken, AddedTokenCutter, check_special_tokens
+from shardpiece.tokenizer.decode_stream import DecodeStream
+from shardpiece.tokenizer.decoder import Decoder, ImpliedDecoder, implied_decoder
+from shardpiece.tokenizer.formats.byte_alphabet import spell, text_bytes
 from shardpiece.tokenizer.model import Encoder, Model
 from shardpiece.tokenizer.sampling import Sampling, encode_words, keys_of, piece_keys
+from shardpiece.tokenizer.template import Template
 
-
-def check_special_tokens(tokens: Iterable[str]) -> tuple[str, ...]:
-    """Raises ConfigError for what cannot be special tokens."""
-    tokens = tuple(tokens)
-    for token in tokens:
-        if not isinstance(token, str) or not token or any("\ud800" <= c <= "\udfff" for c in token):
-            raise ConfigError(f"special token {token!a} is no text")
-        if len(token.encode()) > LONGEST:
-            raise ConfigError(f"special token {token[:40]!r}... has more than {LONGEST} bytes")
-    if len(set(tokens)) != len(tokens):
-        raise ConfigError(f"a special token is listed twice: {', '.join(tokens)}")
-    return tokens
+__all__ = ["AddedToken", "Decoder", "Template", "Tokenizer", "check_special_tokens"]
 
 
 @dataclass(frozen=True)
 class Tokenizer:
-    """Text engine, model and special tokens. With a byte-level model ``decode_bytes(encode(x))`` gives back what the text
+    """Text engine, model and added tokens. With a byte-level model ``decode_bytes(encode(x))`` gives back what the text
     engine makes of x: x itself unless there is a normalizer, or a pre-tokenizer that drops white space.
 
-    ``engine``: a TextEngine, or a pre-tokenizer for one without normalizer. ``special_tokens``: texts of the special
-    tokens, whose ids follow the model's vocabulary in this order; or ids by text, among those that the model leaves free or
-    after them. Text that spells one is ordinary text to ``encode`` unless told otherwise. ``provenance``: how it was
-    trained; no part of its identity.
+    ``engine``: a TextEngine, or a pre-tokenizer for one without normalizer. ``special_tokens``: texts of special tokens,
+    whose ids follow the model's vocabulary in this order; or ids by text, among those that the model leaves free or after
+    them. Text that spells one is ordinary text to ``encode`` unless told otherwise. ``added_tokens``: tokens, special ones
+    among them, that have their own ways to be found in text; those that are not special are always found, and their ids
+    may be tokens of the model too. ``decoder``: None for what undoes engine and model. ``template``: what goes around a text
+    on request. ``provenance``: how it was trained; no part of its identity.
+
+    Once made, ``special_tokens`` has all special tokens, and ``added_tokens`` all tokens, both by id.
     """
 
     engine: TextEngine
     model: Model
     special_tokens: Mapping[str, int] = field(default_factory=dict)
     provenance: dict = field(default_factory=dict, compare=False, repr=False)
-    decoder: Decoder = field(init=False, repr=False)
+    added_tokens: Sequence[AddedToken] = field(default=(), kw_only=True)
+    decoder: Decoder | None = field(default=None, kw_only=True)
+    template: Template = field(default=Template(), kw_only=True)
 
     def __post_init__(self):
         object.__setattr__(self, "engine", TextEngine.of(self.engine))
         given = self.special_tokens
         texts = check_special_tokens(given)
         ids = given if isinstance(given, Mapping) else {text: len(self.model) + i for i, text in enumerate(texts)}
-        special = {text: int(ids[text]) for text in sorted(texts, key=ids.__getitem__)}
-        object.__setattr__(self, "special_tokens", special)
-        object.__setattr__(self, "decoder", decoder_of(self.engine, self.model))
+        added = {token.text: token for token in self.added_tokens}
+        if len(added) != len(self.added_tokens):
+            raise FormatError("an added token is listed twice")
+        for text in texts:
+            token = added.setdefault(text, AddedToken(text, int(ids[text])))
+            if not token.special or token.id != ids[text]:
+                raise FormatError(f"the special token {text!r} is among the added tokens as another one")
+        tokens = tuple(sorted(added.values(), key=lambda token: (token.id, token.text)))
+        object.__setattr__(self, "added_tokens", tokens)
+        object.__setattr__(self, "special_tokens", {token.text: token.id for token in tokens if token.special})
+        self._check_ids()
+
+    def _check_ids(self) -> None:
         vocab = self.model.vocab
-        ordinary = set(vocab)
-        taken = set()
-        for text, i in special.items():
-            if text.encode() in ordinary:
-                raise FormatError(f"special token {text!r} is also an ordinary token")
-            if i < 0 or i in taken or (i < len(vocab) and vocab[i] is not None):
-                raise FormatError(f"special token {text!r} has the id {i}, which is another token's")
-            taken.add(i)
+        taken: dict[int, str] = {}
+        for token in self.added_tokens:
+            if token.id in taken:
+                raise FormatError(f"token {token.text!r} has the id {token.id}, which is another token's")
+            taken[token.id] = token.text
+            if not token.special:
+                continue
+            if token.text.encode() in vocab:
+                raise FormatError(f"special token {token.text!r} is also an ordinary token")
+            if token.id < len(vocab) and vocab[token.id] is not None:
+                raise FormatError(f"special token {token.text!r} has the id {token.id}, which is another token's")
         unk = self.model.unk_id
         if unk is not None and unk not in taken and not (unk < len(vocab) and vocab[unk] is not None):
             raise FormatError(f"the model's unknown token has the id {unk}, which is no token")
+        for i in (*self.template.before, *self.template.after):
+            if i not in taken and not (0 <= i < len(vocab) and vocab[i] is not None):
+                raise FormatError(f"the template has the id {i}, which is no token")
 
     def __repr__(self) -> str:
         return f"Tokenizer({self.vocab_size} tokens, {self.engine!r}, fingerprint {self.fingerprint[:12]}…)"
@@ -77,16 +92,20 @@ class Tokenizer:
     @property
     def vocab_size(self) -> int:
         """One more than the largest id, special tokens included."""
-        return max(len(self.model), *(i + 1 for i in self.special_tokens.values()), 0)
+        return max(len(self.model), *(token.id + 1 for token in self.added_tokens), 0)
 
     @property
     def fingerprint(self) -> str:
-        """SHA-256 over everything that decides ids: the text engine, vocabulary, merges and special tokens. Shards carry it."""
+        """SHA-256 over everything that decides ids: the text engine, vocabulary, merges, added tokens and template. Shards
+        carry it."""
         cached = self.__dict__.get("_fingerprint")
         if cached is None:
-            state = hashlib.sha256(
-                storage.canonical_json({"engine": self.engine.fingerprint, "special_tokens": self.special_tokens})
-            )
+            parts = {
+                "engine": self.engine.fingerprint,
+                "added_tokens": [token.spec for token in self.added_tokens],
+                "template": self.template.spec,
+            }
+            state = hashlib.sha256(storage.canonical_json(parts))
             for part in self.model.identity():
                 state.update(part)
             cached = state.hexdigest()
@@ -115,8 +134,8 @@ class Tokenizer:
         if cached is None:
             cached = [piece or b"" for piece in self.model.pieces()]
             cached += [b""] * (self.vocab_size - len(cached))
-            for text, i in self.special_tokens.items():
-                cached[i] = text.encode()
+            for token in self.added_tokens:
+                cached[token.id] = token.text.encode()
             object.__setattr__(self, "_piece_list", cached)
         return cached
 
@@ -141,53 +160,65 @@ class Tokenizer:
         special_tokens_in_text: str = "text",
         sampling: Sampling | None = None,
         keys: np.ndarray | None = None,
+        *,
+        add_special_tokens: bool = False,
     ) -> tuple[np.ndarray, np.ndarray]:
         """(tokens int32, offsets int64 [documents + 1]): document d is tokens[offsets[d]:offsets[d + 1]].
 
-        ``sampling``: how to draw segmentations, by ``keys``, what document_keys makes of the documents' ids; without them
-        the ids are 0, 1, 2, ... in this batch.
         ``special_tokens_in_text``: what a place is that spells a special token: "text" like any other; "token", its id
-        (the longest one at each place, found before normalization); or "error", a DocumentError with the document.
+        (the longest one at each place); or "error", a DocumentError with the document. ``sampling`` and ``keys`` (uint64
+        [documents], what document_keys makes of their ids; without them the ids are 0, 1, 2, ... in this batch): draw
+        segmentations.
+        ``add_special_tokens``: put the template around every document.
         """
         if special_tokens_in_text not in IN_TEXT:
             raise ConfigError(f"special_tokens_in_text {special_tokens_in_text!r} is not one of {', '.join(IN_TEXT)}")
-        if special_tokens_in_text == "error":
-            self._cutter.refuse(documents)
         keys = keys_of(len(documents), sampling, keys)
-        if special_tokens_in_text != "token":
-            return encode_words(self.model, self.encoder, self.engine.split(documents), sampling, keys)
-        cut = self._cutter.cut(documents)
+        if not self.added_tokens or (special_tokens_in_text == "text" and not self._cutter.any_ordinary):
+            tokens, offsets = self._encode_words(self.engine.split(documents), sampling, keys)
+        else:
+            tokens, offsets = self._encode_cut(documents, special_tokens_in_text, sampling, keys)
+        return self.template.apply(tokens, offsets) if add_special_tokens else (tokens, offsets)
+
+    def _encode_words(self, words: Words, sampling, keys) -> tuple[np.ndarray, np.ndarray]:
+        return encode_words(self.model, self.encoder, words, sampling, keys)
+
+    def _encode_cut(self, documents: Documents, in_text: str, sampling, keys) -> tuple[np.ndarray, np.ndarray]:
+        """Encode what stands between added tokens, and put their ids there."""
+        cut = self._cutter.cut(documents, in_text != "text", refuse=in_text == "error")
         try:
-            words = self.engine.split(cut.pieces, cut.at_start)
+            words = self.engine.pretokenizer.split(cut.pieces, cut.at_start)
         except DocumentError as error:
             raise DocumentError(int(cut.owners[error.index]), error.problem) from None
-        tokens, ends = encode_words(self.model, self.encoder, words, sampling, piece_keys(keys, cut.owners))
-        if cut.removed:
-            found = np.flatnonzero(cut.tokens >= 0)
-            tokens = np.insert(tokens, ends[found + 1], self._special_ids[cut.tokens[found]])
+        tokens, ends = self._encode_words(words, sampling, piece_keys(keys, cut.owners))
+        found = np.flatnonzero(cut.tokens >= 0)
+        if len(found):
+            tokens = np.insert(tokens, ends[found + 1], cut.tokens[found].astype(np.int32))
             ends[1:] += np.cumsum(cut.tokens >= 0)
         last = np.searchsorted(cut.owners, np.arange(len(documents)), side="right")
         return tokens, np.append(0, ends[last])
 
     @property
-    def _cutter(self) -> SpecialTokenCutter:
-        cached = self.__dict__.get("_special_token_cutter")
+    def _cutter(self) -> AddedTokenCutter:
+        cached = self.__dict__.get("_added_token_cutter")
         if cached is None:
-            cached = SpecialTokenCutter([*self.special_tokens])
-            object.__setattr__(self, "_special_token_cutter", cached)
+            cached = AddedTokenCutter(self.added_tokens, self.engine.normalizer)
+            object.__setattr__(self, "_added_token_cutter", cached)
         return cached
 
-    @property
-    def _special_ids(self) -> np.ndarray:
-        """The ids in the order of the cutter's tokens."""
-        return np.array([*self.special_tokens.values()], np.int32)
-
-    def encode(self, text: str, special_tokens_in_text: str = "text") -> list[int]:
-        """Token ids of a text. Lone surrogates are encoded as U+FFFD."""
-        return self.encode_documents(Documents.from_strings([text]), special_tokens_in_text)[0].tolist()
+    def encode(self, text: str, special_tokens_in_text: str = "text", *, add_special_tokens: bool = False) -> list[int]:
+        """Token ids of a text; see encode_documents. Lone surrogates are encoded as U+FFFD."""
+        documents = Documents.from_strings([text])
+        return self.encode_documents(
+            documents, special_tokens_in_text, add_special_tokens=add_special_tokens
+        )[0].tolist()  # fmt: skip
 
     def encode_batch(
-        self, texts: Sequence[str] | pa.Array | pa.ChunkedArray, special_tokens_in_text: str = "text"
+        self,
+        texts: Sequence[str] | pa.Array | pa.ChunkedArray,
+        special_tokens_in_text: str = "text",
+        *,
+        add_special_tokens: bool = False,
     ) -> pa.ListArray:
         """Token ids of many texts as list<int32>; null texts give null lists.
 
@@ -198,9 +229,12 @@ class Tokenizer:
             raise TypeError("encode_batch takes many texts; use encode for one")
         column = texts if isinstance(texts, pa.Array | pa.ChunkedArray) else None
         if column is None and None in (texts := list(texts)):
-            return self.encode_batch(pa.array(texts, pa.string()), special_tokens_in_text)
+            column = pa.array(texts, pa.string())
+            return self.encode_batch(column, special_tokens_in_text, add_special_tokens=add_special_tokens)
         documents = Documents.from_strings(texts) if column is None else Documents.from_arrow(column)
-        tokens, offsets = self.encode_documents(documents, special_tokens_in_text)
+        tokens, offsets = self.encode_documents(
+            documents, special_tokens_in_text, add_special_tokens=add_special_tokens
+        )
         if offsets[-1] >= 2**31:
             raise ConfigError(
                 f"the batch has {offsets[-1]:,} tokens, more than a list array holds: use smaller batches"
@@ -215,16 +249,74 @@ class Tokenizer:
 
     # --- decoding -----------------------------------------------------------------------------------------------
 
-    def decode_bytes(self, token_ids: Iterable[int]) -> bytes:
-        """The text of a sequence of ids as bytes (exact for byte-level models), special tokens as their text. Raises
-        ConfigError for an id outside the vocabulary."""
+    @property
+    def implied_decoder(self) -> ImpliedDecoder:
+        """What undoes engine and model."""
+        return implied_decoder(self.engine, self.model)
+
+    @property
+    def decodes_by_pieces(self) -> bool:
+        """Whether decoded text is the bytes of one token after the other, at which a UTF-8 text may be cut."""
+        return self.implied_decoder.kind == "bytes" if self.decoder is None else self.decoder.is_byte_level
+
+    def spelled_token(self, token_id: int) -> str:
+        """A token as ``tokenizer.json`` spells it: "" where an id is no token."""
+        return self._spelled[token_id] if 0 <= token_id < len(self._spelled) else ""
+
+    @property
+    def _spelled(self) -> list[str]:
+        cached = self.__dict__.get("_spelled_list")
+        if cached is None:
+            one = spell if getattr(self.model, "alphabet", None) == "bytes" else bytes.decode
+            cached = ["" if piece is None else one(piece) for piece in self.model.vocab]
+            cached += [""] * (self.vocab_size - len(cached))
+            for token in self.added_tokens:
+                cached[token.id] = token.text
+            object.__setattr__(self, "_spelled_list", cached)
+        return cached
+
+    @property
+    def _decoded_pieces(self) -> list[bytes]:
+        """What each id adds to decoded text where the decoder puts bytes together."""
+        if self.decoder is None or not self.decoder.is_byte_level:
+            return self._pieces
+        cached = self.__dict__.get("_decoded_piece_list")
+        if cached is None:
+            cached = list(self._pieces)
+            for token in self.added_tokens:
+                cached[token.id] = text_bytes(token.text)
+            object.__setattr__(self, "_decoded_piece_list", cached)
+        return cached
+
+    def _checked_ids(self, token_ids: Iterable[int], skip_special_tokens: bool = False) -> list[int]:
+        """Raises ConfigError for an id outside the vocabulary."""
         ids = token_ids.tolist() if isinstance(token_ids, np.ndarray) else [int(i) for i in token_ids]
         if ids:
             self.token_bytes(min(ids))
             self.token_bytes(max(ids))
-        return self.decoder.join(self._pieces, ids)
+        if skip_special_tokens and self.special_tokens:
+            special = set(self.special_tokens.values())
+            ids = [i for i in ids if i not in special]
+        return ids
 
-    def decode(self, token_ids: Iterable[int]) -> str:
+    def decode_bytes(self, token_ids: Iterable[int], skip_special_tokens: bool = False) -> bytes:
+        """The text of a sequence of ids as bytes (exact for byte-level models), special tokens as their text. Raises
+        ConfigError for an id outside the vocabulary."""
+        ids = self._checked_ids(token_ids, skip_special_tokens)
+        if self.decoder is None:
+            return self.implied_decoder.join(self._pieces, ids)
+        if self.decoder.is_byte_level:
+            pieces = self._decoded_pieces
+            return b"".join([pieces[i] for i in ids])
+        spelled = self._spelled
+        return self.decoder.text([spelled[i] for i in ids if spelled[i]]).encode()
+
+    def decode(self, token_ids: Iterable[int], skip_special_tokens: bool = False) -> str:
         """The text of a sequence of ids; bytes that are not valid UTF-8 (a sequence cut inside a character) become
-        U+FFFD."""
-        return self.decode_bytes(token_ids).decode(errors="replace")
+        U+FFFD. ``skip_special_tokens``: without special tokens."""
+        return self.decode_bytes(token_ids, skip_special_tokens).decode(errors="replace")
+
+    def decode_stream(self, skip_special_tokens: bool = False) -> DecodeStream:
+        """Decodes ids that come one after the other: what its ``push`` and ``finish`` return is together the decoded
+        text, each part as soon as it is valid UTF-8."""
+        return DecodeStream(self, skip_special_tokens)

@@ -9,7 +9,6 @@ import numpy as np
 
 from shardpiece.errors import ConfigError, FormatError
 from shardpiece.text.documents import Words
-from shardpiece.tokenizer import encode_kernels
 from shardpiece.tokenizer import viterbi_kernels as k
 from shardpiece.tokenizer.model import ids_of, vocabulary_identity
 from shardpiece.tokenizer.trie_kernels import build_trie
@@ -121,9 +120,9 @@ class UnigramEncoder:
         # Half for the slots of 32 bytes, a quarter each for the words and their tokens.
         slots = 1 << max(4, (cache_bytes // 64).bit_length() - 1)
         self._slots = np.zeros((slots, 4), np.int64)
-        self._cached_bytes = np.empty(max(cache_bytes // 4, encode_kernels.CACHED_WORD), np.uint8)
-        self._cached_tokens = np.empty(max(cache_bytes // 16, encode_kernels.CACHED_WORD), np.int32)
-        self.state = np.zeros(encode_kernels.STATE_SIZE, np.int64)
+        self._cached_bytes = np.empty(max(cache_bytes // 4, k.CACHED_WORD), np.uint8)
+        self._cached_tokens = np.empty(max(cache_bytes // 16, k.CACHED_WORD), np.int32)
+        self.state = np.zeros(k.STATE_SIZE, np.int64)
 
     def encode(self, words: Words) -> tuple[np.ndarray, np.ndarray]:
         """(tokens int32, offsets int64 [documents + 1]): document d is tokens[offsets[d]:offsets[d + 1]]. Raises

@@ -13,15 +13,14 @@ import numpy as np
 
 from shardpiece.intrinsics import hash_bytes, same_bytes
 from shardpiece.kernel_cache import kernel, plain_kernel
-from shardpiece.tokenizer.encode_kernels import (
-    CACHED_WORD,
-    STATE_BYTES,
-    STATE_ENTRIES,
-    STATE_MISSES,
-    STATE_RESETS,
-    STATE_TOKENS,
-)
 
+CACHED_WORD = 256
+STATE_ENTRIES = 0
+STATE_BYTES = 1
+STATE_TOKENS = 2
+STATE_MISSES = 3
+STATE_RESETS = 4
+STATE_SIZE = 5
 NO_UNKNOWN = -1
 
 _NONE = -np.inf

@@ -8,6 +8,7 @@ import numpy as np
 
 from shardpiece.errors import FormatError
 from shardpiece.kernel_cache import read_only
+from shardpiece.tokenizer import piece_kernels as k
 
 
 class Vocabulary(Sequence):
@@ -44,13 +45,23 @@ class Vocabulary(Sequence):
         return [raw[borders[i] : borders[i + 1]] if present[i] else None for i in range(len(present))]
 
     @cached_property
+    def slots(self) -> np.ndarray:
+        """int32: where kernels find the id of a piece (see ``piece_kernels``). Raises FormatError when two ids are the same
+        piece."""
+        slots = np.full(1 << max(4, (2 * len(self)).bit_length()), -1, np.int32)
+        second = int(k.index_pieces(self.data, self.offsets, self.present, slots))
+        if second >= 0:
+            piece = self._pieces[second]
+            first = self._pieces.index(piece)
+            raise FormatError(f"tokens {first} and {second} are the same byte string {piece!r}")
+        return slots
+
+    @cached_property
     def ids(self) -> dict[bytes, int]:
         """Id by piece. Raises FormatError when two ids are the same piece."""
         ids = {piece: i for i, piece in enumerate(self._pieces) if piece is not None}
         if len(ids) != int(self.present.sum()):
-            second = next(i for i, piece in enumerate(self._pieces) if piece is not None and ids[piece] != i)
-            piece = self._pieces[second]
-            raise FormatError(f"tokens {second} and {ids[piece]} are the same byte string {piece!r}")
+            self.slots  # noqa: B018 (it names the two)
         return ids
 
     def __len__(self) -> int:

@@ -18,7 +18,8 @@ import numpy as np
 
 from shardpiece.intrinsics import MIX_1, MIX_2
 from shardpiece.kernel_cache import kernel
-from shardpiece.tokenizer.encode_kernels import LONG_WORD, merge_long, merge_short, pair_rank
+from shardpiece.tokenizer.pair_kernels import merge_scan
+from shardpiece.tokenizer.symbol_kernels import merge_long
 
 STATE_PIECES = 0
 STATE_SYMBOLS = 1
@@ -27,6 +28,7 @@ STATE_SIZE = 2
 _SHIFT_32 = np.uint64(32)
 _SHIFT_29 = np.uint64(29)
 _LOW_32 = np.int64(0xFFFFFFFF)
+SCANNED = 48  # symbols of a word up to which looking at all pairs beats a heap
 
 
 @kernel
@@ -81,25 +83,25 @@ def count_parts(data, starts, symbol_ids):
 
 
 @kernel
-def merge_words(symbols, starts, counts, pair_slots, merged):
+def merge_words(symbols, starts, counts, pairs, merged):
     """Apply merges to every word (lowest rank first, leftmost first), in place; words of one symbol go. The words have no
-    borders. ``pair_slots`` and ``merged`` are those of the encoder. Returns the number of words and of symbols left."""
-    tokens = np.empty(LONG_WORD, np.int32)
-    ranks = np.empty(LONG_WORD, np.int32)
+    borders. ``pairs`` and ``merged`` are those of the encoder. Returns the number of words and of symbols left."""
+    tokens = np.empty(SCANNED, np.int32)
+    ranks = np.empty(SCANNED, np.int64)
     words = 0
     at = np.int64(0)
     start = starts[0]
     for w in range(len(counts)):
         end = starts[w + 1]
         n = end - start
-        if n <= LONG_WORD:
+        if n <= SCANNED:
             for i in range(n):
                 tokens[i] = symbols[start + i]
-            for i in range(n - 1):
-                ranks[i] = pair_rank(tokens[i], tokens[i + 1], pair_slots)
-            n = merge_short(tokens, n, pair_slots, merged, ranks, symbols, at)
+            n, _ = merge_scan(tokens, n, pairs, merged, ranks)
+            for i in range(n):
+                symbols[at + i] = tokens[i]
         else:
-            n = merge_long(symbols[start:end].copy(), n, pair_slots, merged, symbols, at)
+            n = merge_long(symbols[start:end].copy(), n, pairs, merged, symbols, at)
         if n > 1:
             at += n
             counts[words] = counts[w]

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from shardpiece.kernel_cache import read_only
-from shardpiece.tokenizer import encode_kernels
+from shardpiece.tokenizer.bpe_tables import pair_table
 from shardpiece.training import cut_kernels as k
 
 _FIRST_PAIRS = 1 << 16
@@ -96,10 +96,9 @@ class MergeTable:
     """Merges, int32 [m, 2], ready to be applied; merge i makes the id ``first_id`` + i."""
 
     def __init__(self, merges: np.ndarray, first_id: int):
-        self._pairs = np.zeros((1 << (2 * len(merges) + 1).bit_length(), 2), np.uint64)
         left, right = np.ascontiguousarray(merges.T)
-        encode_kernels.fill_pairs(left, right, self._pairs)
         self._merged = np.arange(first_id, first_id + len(merges), dtype=np.int32)
+        self._pairs = pair_table(left, right, self._merged)
 
     def apply(self, words: Sequences) -> Sequences:
         """The words after the merges; those of one symbol are gone. The arrays are changed and cut to size."""

@@ -43,3 +43,11 @@ def unspell(text: str) -> bytes:
         raise FormatError(
             f"token {text!r} has a character outside the byte-level alphabet: {chr(error.args[0])!r}"
         ) from None
+
+
+def text_bytes(text: str) -> bytes:
+    """The bytes that a text spells, or its UTF-8 where a character spells no byte: how Hugging Face decodes."""
+    try:
+        return bytes(_BYTE_OF[ord(character)] for character in text)
+    except KeyError:
+        return text.encode()

@@ -1,43 +1,40 @@
 """Hugging Face ``tokenizer.json``, written so that ``tokenizers`` and ``transformers`` encode as we do."""
 
 import json
+from collections.abc import Container
 
 from shardpiece.errors import FormatError
 from shardpiece.text.engine import TextEngine
-from shardpiece.tokenizer.formats import huggingface_text
-from shardpiece.tokenizer.formats.huggingface_models import (
-    decoder_json,
-    is_byte_level,
-    model_from_json,
-    model_json,
-)
+from shardpiece.tokenizer.added_tokens import AddedToken
+from shardpiece.tokenizer.formats import huggingface_decoder, huggingface_template, huggingface_text
+from shardpiece.tokenizer.formats.huggingface_models import is_byte_level, model_from_json, model_json
 from shardpiece.tokenizer.tokenizer import Tokenizer
 
 
 def to_json(tokenizer: Tokenizer) -> dict:
     """The tokenizer as the content of a tokenizer.json. Raises FormatError for what it cannot say."""
-    special = [
-        {
-            "id": i,
-            "content": text,
-            "single_word": False,
-            "lstrip": False,
-            "rstrip": False,
-            "normalized": False,
-            "special": True,
-        }
-        for text, i in tokenizer.special_tokens.items()
-    ]
     return {
         "version": "1.0",
         "truncation": None,
         "padding": None,
-        "added_tokens": special,
+        "added_tokens": [_added_token(token) for token in tokenizer.added_tokens],
         "normalizer": huggingface_text.normalizer(tokenizer.engine, is_byte_level(tokenizer.model)),
         "pre_tokenizer": huggingface_text.pre_tokenizer(tokenizer.engine, is_byte_level(tokenizer.model)),
-        "post_processor": None,
-        "decoder": decoder_json(tokenizer.decoder, tokenizer.model),
-        "model": model_json(tokenizer.model, tokenizer.special_tokens),
+        "post_processor": huggingface_template.post_processor(tokenizer),
+        "decoder": huggingface_decoder.decoder_json(tokenizer),
+        "model": model_json(tokenizer.model, tokenizer.added_tokens),
+    }
+
+
+def _added_token(token: AddedToken) -> dict:
+    return {
+        "id": token.id,
+        "content": token.text,
+        "single_word": token.single_word,
+        "lstrip": token.lstrip,
+        "rstrip": token.rstrip,
+        "normalized": token.normalized,
+        "special": token.special,
     }
 
 
@@ -46,12 +43,20 @@ def to_bytes(tokenizer: Tokenizer) -> bytes:
     return (json.dumps(to_json(tokenizer), ensure_ascii=False, separators=(",\n", ": ")) + "\n").encode()
 
 
-def from_json(content: dict, engine: TextEngine, settings: dict, source: str) -> Tokenizer:
-    """Read back what ``to_json`` wrote; ``engine`` and the model's ``settings`` come from the artifact. Raises FormatError
-    naming ``source`` and the part that does not fit."""
+def outside_model(tokenizer: Tokenizer) -> list[int]:
+    """Ids of tokens that are not special and stand in the vocabulary of tokenizer.json, but are no token of the model."""
+    vocab = tokenizer.model.vocab
+    return [t.id for t in tokenizer.added_tokens if not t.special and t.id < len(vocab) and vocab[t.id] is None]
+
+
+def from_json(
+    content: dict, engine: TextEngine, settings: dict, outside: Container[int], parts: dict, source: str
+) -> Tokenizer:
+    """Read back what ``to_json`` wrote; ``engine``, the model's ``settings``, what ``outside_model`` gave and the other
+    ``parts`` (as Tokenizer takes them) come from the artifact. Raises FormatError naming ``source`` and the part that does not fit."""
     try:
-        special = {token["content"]: token["id"] for token in content["added_tokens"]}
-        return Tokenizer(engine, model_from_json(content["model"], settings, special, source), special)
+        model = model_from_json(content["model"], settings, parts["added_tokens"], outside, source)
+        return Tokenizer(engine, model, **parts)
     except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
         if isinstance(error, FormatError):
             raise

@@ -1,12 +1,12 @@
-"""Models in the terms of Hugging Face's ``tokenizer.json``: its ``model`` and its ``decoder``."""
+"""Models in the terms of Hugging Face's ``tokenizer.json``."""
 
-from collections.abc import Mapping
+from collections.abc import Container, Sequence
 
 import numpy as np
 
 from shardpiece.errors import FormatError
+from shardpiece.tokenizer.added_tokens import AddedToken
 from shardpiece.tokenizer.bpe import BYTES, BPEModel
-from shardpiece.tokenizer.decoder import Decoder
 from shardpiece.tokenizer.formats.byte_alphabet import spell, unspell
 from shardpiece.tokenizer.model import Model, byte_piece
 from shardpiece.tokenizer.unigram import UnigramModel
@@ -18,21 +18,31 @@ def is_byte_level(model: Model) -> bool:
     return model.kind == "bpe" and model.alphabet == BYTES
 
 
-def spelled_vocabulary(model: Model, special_tokens: Mapping[str, int]) -> list[str]:
-    """The text of each id below len(model): special tokens that the model leaves room for are entries like the others."""
-    texts = {i: text for text, i in special_tokens.items()}
+def spelled_vocabulary(model: Model, added_tokens: Sequence[AddedToken]) -> list[str]:
+    """The text of each id below len(model): added tokens that the model leaves room for are entries like the others."""
+    texts = {token.id: token.text for token in added_tokens}
     one = spell if is_byte_level(model) else bytes.decode
     spelled = [texts.get(i) if piece is None else one(piece) for i, piece in enumerate(model.vocab)]
     if None in spelled:
         raise FormatError(f"the id {spelled.index(None)} is no token: tokenizer.json has no place for gaps")
-    if len(set(spelled)) != len(spelled):
+    ids = {text: i for i, text in enumerate(spelled)}
+    if len(ids) != len(spelled):
         raise FormatError("a special token is spelled like an ordinary token in the alphabet of tokenizer.json")
+    behind = len(spelled)
+    for token in added_tokens:
+        # That library gives ids anew: those of the model's entries, then one after the other.
+        expected = ids.get(token.text, behind)
+        behind += token.text not in ids
+        if token.id != expected:
+            raise FormatError(
+                f"the added token {token.text!r} has the id {token.id}, and Hugging Face's library would give it {expected}"
+            )
     return spelled
 
 
-def model_json(model: Model, special_tokens: Mapping[str, int]) -> dict:
-    vocab = spelled_vocabulary(model, special_tokens)
-    texts = {i: text for text, i in special_tokens.items()}
+def model_json(model: Model, added_tokens: Sequence[AddedToken]) -> dict:
+    vocab = spelled_vocabulary(model, added_tokens)
+    texts = {token.id: token.text for token in added_tokens}
     unk = None if model.unk_id is None else texts.get(model.unk_id) or vocab[model.unk_id]
     ids = {text: i for i, text in enumerate(vocab)}
     match model.kind:
@@ -41,13 +51,13 @@ def model_json(model: Model, special_tokens: Mapping[str, int]) -> dict:
             pairs = [(vocab[a], vocab[b]) for a, b in model.merges.tolist()]
             return {
                 "type": "BPE",
-                "dropout": None,
+                "dropout": model.dropout or None,
                 "unk_token": unk,
                 "continuing_subword_prefix": model.prefix.decode() or None,
                 "end_of_word_suffix": model.suffix.decode() or None,
-                "fuse_unk": unk is not None,
+                "fuse_unk": unk is not None and model.fuse_unk,
                 "byte_fallback": model.byte_fallback,
-                "ignore_merges": False,
+                "ignore_merges": model.ignore_merges,
                 "vocab": ids,
                 "merges": [f"{a} {b}" for a, b in pairs] if is_byte_level(model) else [list(pair) for pair in pairs],
             }
@@ -72,8 +82,11 @@ def model_json(model: Model, special_tokens: Mapping[str, int]) -> dict:
     raise FormatError(f"tokenizer.json has no model of the kind {model.kind!r}")
 
 
-def model_from_json(content: dict, settings: dict, special_tokens: Mapping[str, int], source: str) -> Model:
-    """Read back what ``model_json`` wrote; ``settings``: those of shardpiece.json. Raises FormatError, KeyError, TypeError
+def model_from_json(
+    content: dict, settings: dict, added_tokens: Sequence[AddedToken], outside: Container[int], source: str
+) -> Model:
+    """Read back what ``model_json`` wrote; ``settings``: those of shardpiece.json; ``outside``: ids of added tokens that are
+    none of the model's, beside those of special tokens. Raises FormatError, KeyError, TypeError
     or ValueError for what it did not write."""
     types = {"bpe": "BPE", "wordpiece": "WordPiece", "unigram": "Unigram", "word": "WordLevel"}
     kind = settings["type"]
@@ -89,7 +102,7 @@ def model_from_json(content: dict, settings: dict, special_tokens: Mapping[str, 
                 raise FormatError(f"{source}: the ids of model.vocab are not dense from 0 (see {text!r}: {i})")
             texts[i] = text
     one = unspell if kind == "bpe" and settings["alphabet"] == BYTES else str.encode
-    held = {i for i in special_tokens.values() if i < len(texts)}
+    held = {token.id for token in added_tokens if token.special or token.id in outside}
     vocab = tuple(None if i in held else one(text) for i, text in enumerate(texts))
     unk = settings["unk"]
     match kind:
@@ -104,6 +117,10 @@ def model_from_json(content: dict, settings: dict, special_tokens: Mapping[str, 
                 settings["suffix"].encode(),
                 unk,
                 settings["byte_fallback"],
+                settings["fuse_unk"],
+                settings["drop_unknown"],
+                settings["ignore_merges"],
+                settings["dropout"],
             )
         case "wordpiece":
             return WordPieceModel(vocab, unk, settings["prefix"].encode(), settings["max_characters"])
@@ -115,28 +132,6 @@ def model_from_json(content: dict, settings: dict, special_tokens: Mapping[str, 
                 byte_ids = np.array([ids.get(byte_piece(b).decode(), -1) for b in range(256)], np.int32)
             return UnigramModel(vocab, scores, unk, byte_ids)
     return WordLevelModel(vocab, unk)
-
-
-def decoder_json(decoder: Decoder, model: Model) -> dict | None:
-    if is_byte_level(model):
-        return {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": True}
-    match decoder.kind:
-        case "metaspace":
-            steps = [
-                {"type": "Replace", "pattern": {"String": decoder.mark.decode()}, "content": " "},
-                {"type": "ByteFallback"},
-                {"type": "Fuse"},
-            ]
-            if decoder.strip:
-                steps.append({"type": "Strip", "content": " ", "start": 1, "stop": 0})
-            return {"type": "Sequence", "decoders": steps}
-        case "wordpiece":
-            return {"type": "WordPiece", "prefix": decoder.mark.decode(), "cleanup": False}
-        case "suffix":
-            return {"type": "BPEDecoder", "suffix": decoder.mark.decode()}
-        case "words":
-            return None  # the library puts spaces between tokens
-    return {"type": "Sequence", "decoders": [{"type": "ByteFallback"}, {"type": "Fuse"}]}
 
 
 def _pair(line: str | list[str]) -> list[str]:

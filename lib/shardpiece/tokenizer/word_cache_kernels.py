@@ -1,0 +1,244 @@
+"""Numba kernels of the word cache: the tokens of words that were encoded before, in bounded memory.
+
+Two tables of buckets of two entries of 32 bytes, a cache line each. A new entry goes to the front of its bucket, moves the
+one there to the back and drops the one behind: the table never fills, and never has to be emptied.
+
+Short words, of at most SHORT bytes: ``short_table`` (uint64, a power of two of buckets of 8): the word's bytes in two
+integers, the upper one with the length in bits 56-59 and the number of tokens in bits 60-63; then up to four ids of 32
+bits. More tokens than four: count IN_RING, and the place in the ring and the number instead of ids.
+
+Longer ones, of at most LONG bytes: ``long_table``: hash (never 0), place of the bytes in the byte ring, place of the tokens
+in the token ring, length << 32 | number of tokens.
+
+Rings (``ring_tokens`` int32, ``ring_bytes`` uint8, powers of two): places are counted on and on; what lies more than a
+round back has been written over, and the entry that points there counts as none. Nothing lies across the end. ``state``
+(int64): the places behind the last tokens and the last bytes, and counts for people.
+"""
+
+import numpy as np
+
+from shardpiece.intrinsics import (
+    MIX_1,
+    MIX_2,
+    MIX_3,
+    get,
+    hash_bytes,
+    load64,
+    load_key,
+    prefetch,
+    put,
+    same_bytes,
+    store64,
+)
+from shardpiece.kernel_cache import plain_kernel
+
+SHORT = 15
+LONG = 4096
+IN_RING = 5
+NO_BUCKET = np.int64(-(2**62))
+STATE_TOKENS = 0
+STATE_BYTES = 1
+STATE_SHORT_MISSES = 2
+STATE_LONG_MISSES = 3
+STATE_UNCACHED = 4
+STATE_SIZE = 5
+
+_4, _8, _32, _56, _60 = np.uint64(4), np.uint64(8), np.uint64(32), np.uint64(56), np.uint64(60)
+_LOW_32 = np.int64(0xFFFFFFFF)
+_ONE = np.uint64(1)
+_ZERO = np.uint64(0)
+_SEED = np.uint64(0)
+
+
+@plain_kernel
+def short_key(data, start, n):
+    """The two integers of a word of n <= SHORT bytes, count of tokens 0."""
+    if start + 16 <= len(data):
+        lo, hi = load64(data, start), load64(data, start + 8)
+        if n < 8:
+            lo &= (_ONE << np.uint64(8 * n)) - _ONE
+            hi = _ZERO
+        else:
+            hi &= (_ONE << np.uint64(8 * (n - 8))) - _ONE
+    else:
+        lo = load_key(data, start, min(n, 8))
+        hi = load_key(data, start + 8, n - 8) if n > 8 else _ZERO
+    return lo, hi | (np.uint64(n) << _56)
+
+
+@plain_kernel
+def short_bucket(lo, hi, short_table):
+    """Where the bucket of a key begins."""
+    h = (lo * MIX_1) ^ (hi * MIX_2)
+    h = (h ^ (h >> _32)) * MIX_3
+    return np.int64(h >> _32) & np.int64(len(short_table) - 8)
+
+
+@plain_kernel
+def long_hash(data, start, end):
+    """The hash (uint64) of a longer word, never 0."""
+    h = hash_bytes(data, start, end, _SEED)
+    return h if h != _ZERO else _ONE
+
+
+@plain_kernel
+def long_bucket(h, long_table):
+    return np.int64(h >> _8) & np.int64(len(long_table) - 8)
+
+
+@plain_kernel
+def ring_place(place, n, size):
+    """Where n elements go behind ``place`` without lying across the end of a ring of ``size``."""
+    return place + (size - (place & (size - 1))) if (place & (size - 1)) + n > size else place
+
+
+@plain_kernel
+def keep_tokens(out, at, n, ring_tokens, state):
+    """Copy n tokens to the ring; returns their place."""
+    size = np.int64(len(ring_tokens))
+    place = ring_place(get(state, np.int64(STATE_TOKENS)), n, size)
+    base = place & (size - 1)
+    for i in range(n):
+        put(ring_tokens, base + i, get(out, at + i))
+    put(state, np.int64(STATE_TOKENS), place + n)
+    return place
+
+
+@plain_kernel
+def make_room(table, bucket):
+    """Move the entry at the front of a bucket to the back."""
+    for i in range(4):
+        put(table, bucket + 4 + i, get(table, bucket + i))
+
+
+@plain_kernel
+def keep_short(lo, hi, bucket, out, at, n, short_table, ring_tokens, state):
+    """Enter a short word with its n tokens out[at:at + n]; a word with none is not kept."""
+    if n == 0:
+        return
+    make_room(short_table, bucket)
+    first, second = _ZERO, _ZERO
+    if n <= 4:
+        first = np.uint64(get(out, at))
+        if n > 1:
+            first |= np.uint64(get(out, at + 1)) << _32
+        if n > 2:
+            second = np.uint64(get(out, at + 2))
+        if n > 3:
+            second |= np.uint64(get(out, at + 3)) << _32
+    else:
+        first = np.uint64(keep_tokens(out, at, n, ring_tokens, state))
+        second = np.uint64(n)
+    put(short_table, bucket, lo)
+    put(short_table, bucket + 1, hi | (np.uint64(min(n, IN_RING)) << _60))
+    put(short_table, bucket + 2, first)
+    put(short_table, bucket + 3, second)
+
+
+@plain_kernel
+def copy_tokens(place, n, ring_tokens, state, out, at):
+    """Copy n tokens from the ring to out[at:]; False when they have been written over."""
+    size = np.int64(len(ring_tokens))
+    if get(state, np.int64(STATE_TOKENS)) - place > size:
+        return False
+    base = place & (size - 1)
+    for i in range(n):
+        put(out, at + i, get(ring_tokens, base + i))
+    return True
+
+
+@plain_kernel
+def prepare_words(data, word_ends, first, last, start, lows, highs, buckets, short_table, long_table):
+    """Make the keys of the words [first:last], the first of which begins at ``start``, and ask for their buckets.
+
+    ``buckets`` (int64): where the bucket of each begins, for a longer word its complement, for one above LONG bytes NO_BUCKET;
+    ``lows``, ``highs`` (uint64): the key, for a longer word the hash in ``lows``.
+    """
+    for w in range(first, last):
+        end = get(word_ends, w)
+        n = end - start
+        i = w - first
+        if n <= SHORT:
+            lo, hi = short_key(data, start, n)
+            bucket = short_bucket(lo, hi, short_table)
+            put(lows, i, lo)
+            put(highs, i, hi)
+            put(buckets, i, bucket)
+            prefetch(short_table, bucket)
+        elif n <= LONG:
+            h = long_hash(data, start, end)
+            bucket = long_bucket(h, long_table)
+            put(lows, i, h)
+            put(buckets, i, ~bucket)
+            prefetch(long_table, bucket)
+        else:
+            put(buckets, i, NO_BUCKET)
+        start = end
+    return start
+
+
+@plain_kernel
+def recall_words(i, stop, lows, highs, buckets, short_table, ring_tokens, state, out, at):
+    """Write the tokens of the short words from i on to out[at:], where there is room for four more than they have, up to the
+    first that is not there or not short, or to ``stop``; returns where that is and the place behind the tokens."""
+    while i < stop:
+        bucket = get(buckets, i)
+        if bucket < 0:
+            break
+        lo, hi = get(lows, i), get(highs, i)
+        entry = bucket
+        found = get(short_table, entry + 1)
+        if ((get(short_table, entry) ^ lo) | ((found ^ hi) << _4)) != _ZERO:
+            entry = bucket + 4
+            found = get(short_table, entry + 1)
+            if ((get(short_table, entry) ^ lo) | ((found ^ hi) << _4)) != _ZERO:
+                break
+        n = np.int64(found >> _60)
+        first, second = get(short_table, entry + 2), get(short_table, entry + 3)
+        if n <= 4:
+            store64(out, at, first)
+            store64(out, at + 2, second)
+        else:
+            n = np.int64(second)
+            if not copy_tokens(np.int64(first), n, ring_tokens, state, out, at):
+                break
+        at += n
+        i += 1
+    return i, at
+
+
+@plain_kernel
+def keep_long(h, bucket, data, start, end, out, at, n, long_table, ring_bytes, ring_tokens, state):
+    """Enter a longer word."""
+    if n == 0:
+        return
+    size = np.int64(len(ring_bytes))
+    place = ring_place(get(state, np.int64(STATE_BYTES)), end - start, size)
+    base = place & (size - 1)
+    for i in range(end - start):
+        put(ring_bytes, base + i, get(data, start + i))
+    put(state, np.int64(STATE_BYTES), place + end - start)
+    make_room(long_table, bucket)
+    put(long_table, bucket, h)
+    put(long_table, bucket + 1, np.uint64(place))
+    put(long_table, bucket + 2, np.uint64(keep_tokens(out, at, n, ring_tokens, state)))
+    put(long_table, bucket + 3, np.uint64(((end - start) << 32) | n))
+
+
+@plain_kernel
+def recall_long(h, bucket, data, start, end, long_table, ring_bytes, ring_tokens, state, out, at):
+    """Write the tokens of a longer word to out[at:]; returns their number, 0 for an unknown word."""
+    size = np.int64(len(ring_bytes))
+    for way in range(2):
+        entry = bucket + 4 * way
+        if get(long_table, entry) == h:
+            place = np.int64(get(long_table, entry + 1))
+            n = np.int64(get(long_table, entry + 3))
+            if (
+                n >> 32 == end - start
+                and get(state, np.int64(STATE_BYTES)) - place <= size
+                and same_bytes(data, start, ring_bytes, place & (size - 1), end - start)
+                and copy_tokens(np.int64(get(long_table, entry + 2)), n & _LOW_32, ring_tokens, state, out, at)
+            ):
+                return n & _LOW_32
+    return np.int64(0)
