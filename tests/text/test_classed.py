@@ -7,9 +7,10 @@ import pyarrow as pa
 import pytest
 
 from shardpiece.text import classed_kernels as k
-from shardpiece.text.classed import ClassedSplitter
-from shardpiece.text.documents import Documents
+from shardpiece.text.documents import Documents, Words
 from shardpiece.text.engine import TextEngine
+from shardpiece.text.pretokenizers import PreTokenizer
+from shardpiece.text.steps import SplitStep, whole_documents
 from tests.conftest import TEXTS
 
 BERT = {"type": "bert", "lowercase": False}
@@ -34,9 +35,21 @@ WINDOWS = {
 }  # fmt: skip
 
 
-def two_steps(engine: TextEngine, documents: Documents) -> list[list[bytes]]:
+def in_steps(engine: TextEngine, documents: Documents) -> Words:
+    """The normalizer, then the automaton, then the removal of what it does not match."""
+    [step] = engine.pretokenizer.steps
+    automaton = SplitStep.from_spec(step.spec)
+    automaton.__dict__["_classed"] = None
     normalized = documents if engine.normalizer is None else engine.normalizer.normalize(documents)
-    return engine.pretokenizer.split(normalized).to_list()
+    return automaton.apply(whole_documents(normalized))
+
+
+def equal(words: Words, expected: Words) -> bool:
+    return (
+        np.array_equal(words.document_ends, expected.document_ends)
+        and np.array_equal(words.ends - words.start, expected.ends - expected.start)
+        and np.array_equal(words.data[: words.size], expected.data[: expected.size])
+    )
 
 
 def generated(seed: int, n: int) -> list[str]:
@@ -57,16 +70,16 @@ def generated(seed: int, n: int) -> list[str]:
 @pytest.mark.parametrize("name", ENGINES)
 def test_equals_the_two_steps(name):
     engine = TextEngine(*ENGINES[name])
-    splitter = ClassedSplitter.of(engine.normalizer, engine.pretokenizer)
-    window = splitter.tables[-2]
-    assert window == WINDOWS[name]
-    texts = [text or "" for text in TEXTS]
+    maps = () if engine.normalizer is None else engine.normalizer.character_maps()
+    splitter = engine.pretokenizer.steps[0].classed(*maps)
+    assert splitter.tables[-2] == WINDOWS[name]
     # A hard character is left to the two steps, with all documents that come with it.
-    easy = [text for text in [*texts, *generated(1, 400)] if "\u1b44" not in text]
-    documents = Documents.from_strings([*easy, ""])
-    assert splitter.split(documents).to_list() == two_steps(engine, documents)
+    easy = [text for text in [*[text or "" for text in TEXTS], *generated(1, 400), ""] if "\u1b44" not in text]
+    documents = Documents.from_strings(easy)
+    data, ends, document_ends = splitter.split(documents)
+    assert equal(Words(data, 0, ends, document_ends), in_steps(engine, documents))
     documents = Documents.from_strings(generated(2, 50))
-    assert engine.split(documents).to_list() == two_steps(engine, documents)
+    assert equal(engine.split(documents), in_steps(engine, documents))
 
 
 @pytest.mark.parametrize(
@@ -75,28 +88,35 @@ def test_equals_the_two_steps(name):
 )
 def test_every_code_point_alone_and_in_a_word(name):
     engine = TextEngine(*ENGINES[name])
-    splitter = ClassedSplitter.of(engine.normalizer, engine.pretokenizer)
-    characters = [chr(c) for c in range(0x110000) if not 0xD800 <= c < 0xE000]
-    hard = set(np.flatnonzero(splitter.hard).tolist())
-    texts = [f"{c} Ab{c}c!{c}{c}\n" for c in characters if ord(c) not in hard]
-    documents = Documents.from_strings(texts)
-    words, expected = splitter.split(documents), engine.normalizer.normalize(documents)
-    expected = engine.pretokenizer.split(expected)
-    assert np.array_equal(words.document_ends, expected.document_ends)
-    assert np.array_equal(words.ends, expected.ends - expected.start)
-    assert np.array_equal(words.data, expected.data[expected.start : expected.start + expected.size])
+    hard = set(np.flatnonzero(engine._classed.hard).tolist())
+    characters = [chr(c) for c in range(0x110000) if not 0xD800 <= c < 0xE000 and c not in hard]
+    documents = Documents.from_strings([f"{c} Ab{c}c!{c}{c}\n" for c in characters])
+    data, ends, document_ends = engine._classed.split(documents)
+    assert equal(Words(data, 0, ends, document_ends), in_steps(engine, documents))
     assert len(hard) == (96 if name in ("uncased", "not cleaned") else 0)
 
 
 def test_what_is_not_split_in_one_pass():
-    for pretokenizer, normalizer in [
-        ("gpt2", None), ("bert", "nfc"), ("bert", ["bert", "lowercase"]), (["bert", "digits"], None), ("metaspace", None),
-        ("digits", None), ({"type": "split", "pattern": "ab", "behavior": "removed"}, None),
-        ({"type": "split", "pattern": "[a-c]+[a-d]", "behavior": "removed", "invert": True}, None),
-        ({"type": "split", "pattern": "[ab]{1,2}", "behavior": "removed", "invert": True}, None), ("unicode_scripts", None),
+    for given in [
+        "gpt2", "digits", "unicode_scripts", {"type": "split", "pattern": "ab", "behavior": "removed"},
+        {"type": "split", "pattern": "[a-c]+[a-d]", "behavior": "removed", "invert": True},
+        {"type": "split", "pattern": "[ab]{1,2}", "behavior": "removed", "invert": True},
+        {"type": "split", "pattern": r"\s+(?!\S)", "behavior": "removed"},
     ]:  # fmt: skip
-        engine = TextEngine(pretokenizer, normalizer)
-        assert ClassedSplitter.of(engine.normalizer, engine.pretokenizer) is None
+        assert PreTokenizer(given).steps[0].classed() is None
+    for pretokenizer, normalizer in [
+        ("bert", "nfc"), ("bert", ["bert", "lowercase"]), (["bert", "digits"], "bert"), ("metaspace", "lowercase"),
+    ]:  # fmt: skip
+        assert TextEngine(pretokenizer, normalizer)._classed is None
+
+
+def test_the_words_of_the_step_before_are_cut_one_by_one():
+    words = PreTokenizer(["digits", "whitespace_split"]).split(Documents.from_strings(["a 1b\u3000c", "", " 2 3", "4"]))
+    assert words.to_texts() == [["a", "1", "b", "c"], [], ["2", "3"], ["4"]]
+    assert words.at_start.tolist() == [True, True, False, True]
+    metaspace = [{"type": "metaspace", "prepend": "first"}]
+    assert PreTokenizer(["whitespace_split", *metaspace]).split_text("a b") == ["▁a", "b"]
+    assert PreTokenizer(["whitespace_split", *metaspace]).split_text("\u3000a b") == ["a", "b"]
 
 
 def test_more_words_than_there_is_room_for_at_first():

@@ -9,12 +9,9 @@ import numpy as np
 from shardpiece.kernel_cache import read_only
 from shardpiece.text import classed_kernels as k
 from shardpiece.text.dfa import DEAD, DFA, START
-from shardpiece.text.documents import Documents, Words
+from shardpiece.text.documents import Documents
 from shardpiece.text.normalization.character_kernels import SURROUND
 from shardpiece.text.normalization.tables import CharacterMap, frozen, two_stages
-from shardpiece.text.normalizers import Normalizer
-from shardpiece.text.pretokenizers import PreTokenizer
-from shardpiece.text.steps import SplitStep
 
 # Documents up to this size get room for one word a byte at once: pages that stay empty cost nothing.
 _SMALL = 1 << 21
@@ -36,22 +33,14 @@ class ClassedSplitter:
     hard: np.ndarray
 
     @classmethod
-    def of(cls, normalizer: Normalizer | None, pretokenizer: PreTokenizer) -> "ClassedSplitter | None":
-        """None where it takes more than one pass."""
-        if len(pretokenizer.steps) != 1 or not isinstance(step := pretokenizer.steps[0], SplitStep):
-            return None
-        if step.dfa is None or step.behavior != "removed":
-            return None
-        actions = character_actions(step.dfa, matches_are_words=step.invert)
+    def of(
+        cls, dfa: DFA, invert: bool, mapping: CharacterMap | None = None, hard: CharacterMap | None = None
+    ) -> "ClassedSplitter | None":
+        """For a pattern whose matches are dropped, or with ``invert`` are the words, behind a normalizer that makes of each
+        character what ``mapping`` says, unless ``hard`` changes it. None where it takes more than one pass."""
+        actions = character_actions(dfa, invert)
         if actions is None:
             return None
-        maps = (None, None) if normalizer is None else normalizer.character_maps()
-        return None if maps is None else cls._assemble(actions, *maps)
-
-    @classmethod
-    def _assemble(
-        cls, actions: np.ndarray, mapping: CharacterMap | None, hard: CharacterMap | None
-    ) -> "ClassedSplitter | None":
         values = actions.astype(np.int32)
         texts: dict[bytes, int] = {}
         growth = 1
@@ -93,8 +82,9 @@ class ClassedSplitter:
         )
         return cls(tables, growth, (values & 0xFF) == k.HARD)
 
-    def split(self, documents: Documents, at_start: np.ndarray | None = None) -> Words | None:
-        """The words, or None for documents that have to be normalized in several steps."""
+    def split(self, documents: Documents) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
+        """(the words' bytes uint8, ends int64 of all words, document_ends int64: words up to and including each document),
+        or None for documents that have to be normalized in several steps."""
         size = documents.size
         out = np.empty(size * self.growth + k.ROOM, np.uint8)
         document_ends = np.empty(len(documents), np.int64)
@@ -104,16 +94,23 @@ class ClassedSplitter:
         while True:
             status = k.split_classed(data, offsets, *self.tables, out, ends, document_ends, state)
             if status == k.DONE:
-                break
+                return frozen(out[: state[0]]), ends[: state[1]], document_ends
             if status == k.NOT_HERE:
                 return None
             ends = np.empty(size + k.ROOM, np.int64)
-        return Words(frozen(out[: state[0]]), 0, ends[: state[1]], document_ends, at_start)
+
+    def begins_with_word(self, documents: Documents) -> np.ndarray:
+        """Bool [documents], whether each one, none of them empty, begins with a word."""
+        pages, values, _, _, ascii_actions, *_ = self.tables
+        kept = np.empty(len(documents), bool)
+        data, offsets = read_only(documents.data), read_only(documents.offsets)
+        k.mark_kept(data, offsets, pages, values, ascii_actions, kept)
+        return kept
 
 
-def character_actions(dfa: DFA, matches_are_words: bool) -> np.ndarray | None:
-    """uint8 [code points]: what each character does (see ``classed_kernels``) where matches are words and the text between
-    them is dropped, or the other way round; None where that depends on more than the character."""
+def character_actions(dfa: DFA, invert: bool) -> np.ndarray | None:
+    """uint8 [code points]: what each character does (see ``classed_kernels``) where matches are dropped, or with ``invert``
+    what stands between them; None where that depends on more than the character."""
     classes = np.unique(np.delete(dfa.class_of, slice(0xD800, 0xE000))).tolist()  # no text has surrogates
     table = dfa.transitions.astype(np.int64)
     following, matched = table >> 1, (table & 1).astype(bool)
@@ -137,7 +134,7 @@ def character_actions(dfa: DFA, matches_are_words: bool) -> np.ndarray | None:
                 return None
             action = k.RUN + groups.setdefault(state, len(groups))
         action_of[c] = action
-    if not matches_are_words:
+    if not invert:
         action_of = np.where(action_of == k.GAP, k.RUN, k.GAP).astype(np.uint8)
     return action_of[dfa.class_of]
 

@@ -15,8 +15,7 @@ and digits are one run and space, tab and line breaks gaps; other printable char
 
 import numpy as np
 
-from shardpiece.copy_kernels import copy_folded_16, load_8, store_8
-from shardpiece.intrinsics import bit_count, get, mask_of_range, put, trailing_zeros
+from shardpiece.intrinsics import bit_count, copy_folded_16, get, load64, mask_of_range, put, store64, trailing_zeros
 from shardpiece.kernel_cache import plain_kernel
 
 GAP = 0
@@ -115,6 +114,41 @@ def ascii_window(data, i, end, window, letters, group, other, out, j, ends, n, o
 
 
 @plain_kernel
+def character(data, i, end, b):
+    """(code point, width in bytes) of the character at ``i`` with the first byte b >= 0x80; what is no character or is cut
+    off by ``end`` is U+FFFD."""
+    if b < 0xE0:
+        if i + 2 <= end:
+            return ((b & 0x1F) << 6) | (np.int64(get(data, i + 1)) & 0x3F), np.int64(2)
+    elif b < 0xF0:
+        if i + 3 <= end:
+            c = ((b & 0x0F) << 12) | ((np.int64(get(data, i + 1)) & 0x3F) << 6) | (np.int64(get(data, i + 2)) & 0x3F)
+            return c, np.int64(3)
+    elif i + 4 <= end:
+        c = (
+            ((b & 0x07) << 18)
+            | ((np.int64(get(data, i + 1)) & 0x3F) << 12)
+            | ((np.int64(get(data, i + 2)) & 0x3F) << 6)
+            | (np.int64(get(data, i + 3)) & 0x3F)
+        )
+        return c if c < 0x110000 else np.int64(0xFFFD), np.int64(4)
+    return np.int64(0xFFFD), np.int64(1)
+
+
+@plain_kernel
+def mark_kept(data, offsets, pages, values, ascii_actions, kept):
+    """Set kept[d] (bool) where a document, none of them empty, does not begin with a GAP."""
+    for d in range(len(offsets) - 1):
+        i = np.int64(offsets[d])
+        b = np.int64(get(data, i))
+        if b < 0x80:
+            kept[d] = ascii_actions[b] != GAP
+        else:
+            c, _ = character(data, i, np.int64(offsets[d + 1]), b)
+            kept[d] = values[(np.int64(pages[c >> 8]) << 8) | (c & 0xFF)] & 0xFF != GAP
+
+
+@plain_kernel
 def split_classed(
     data, offsets, pages, values, target_offsets, targets, ascii_actions, ascii_bytes, window, letters, out, ends,
     document_ends, state,
@@ -136,7 +170,7 @@ def split_classed(
                 return FULL
             b = np.int64(get(data, i))
             if b < 0x80:
-                if window != NO_WINDOW and i <= safe and load_8(data, i) & _HIGH_BITS == _0:
+                if window != NO_WINDOW and i <= safe and load64(data, i) & _HIGH_BITS == _0:
                     before = i
                     i, j, n, open_group = ascii_window(
                         data, i, end, window, letters, group, other, out, j, ends, n, open_group
@@ -147,30 +181,7 @@ def split_classed(
                 target = np.int64(0)
                 width = np.int64(1)
             else:
-                c = np.int64(0xFFFD)
-                width = np.int64(1)
-                if b < 0xE0:
-                    if i + 2 <= end:
-                        c = ((b & 0x1F) << 6) | (np.int64(get(data, i + 1)) & 0x3F)
-                        width = np.int64(2)
-                elif b < 0xF0:
-                    if i + 3 <= end:
-                        c = (
-                            ((b & 0x0F) << 12)
-                            | ((np.int64(get(data, i + 1)) & 0x3F) << 6)
-                            | (np.int64(get(data, i + 2)) & 0x3F)
-                        )
-                        width = np.int64(3)
-                elif i + 4 <= end:
-                    c = (
-                        ((b & 0x07) << 18)
-                        | ((np.int64(get(data, i + 1)) & 0x3F) << 12)
-                        | ((np.int64(get(data, i + 2)) & 0x3F) << 6)
-                        | (np.int64(get(data, i + 3)) & 0x3F)
-                    )
-                    if c > 0x10FFFF:
-                        c = np.int64(0xFFFD)
-                    width = np.int64(4)
+                c, width = character(data, i, end, b)
                 value = np.int64(get(values, (np.int64(get(pages, c >> 8)) << 8) | (c & 0xFF)))
                 action = value & 0xFF
                 target = value >> 8
@@ -191,7 +202,7 @@ def split_classed(
                 j += 1
             elif target == 0:
                 if i <= safe:
-                    store_8(out, j, load_8(data, i))
+                    store64(out, j, load64(data, i))
                 else:
                     for k in range(width):
                         out[j + k] = data[i + k]

@@ -12,6 +12,7 @@ from shardpiece.text.classed import ClassedSplitter
 from shardpiece.text.documents import Documents, Words
 from shardpiece.text.normalizers import Normalizer
 from shardpiece.text.pretokenizers import PreTokenizer
+from shardpiece.text.steps import SplitStep
 
 
 class TextEngine:
@@ -77,13 +78,17 @@ class TextEngine:
     @cached_property
     def _classed(self) -> ClassedSplitter | None:
         """Both in one pass, where that gives the same."""
-        return ClassedSplitter.of(self.normalizer, self.pretokenizer)
+        if self.normalizer is None or len(self.pretokenizer.steps) != 1:
+            return None
+        step, maps = self.pretokenizer.steps[0], self.normalizer.character_maps()
+        return step.classed(*maps) if maps is not None and isinstance(step, SplitStep) else None
 
     def split(self, documents: Documents, at_start: np.ndarray | None = None) -> Words:
         """Normalize and cut every document; ``at_start``: see PreTokenizer.split. Raises DocumentError for the first
         document on which a pattern runs too long."""
-        if self._classed is not None and (words := self._classed.split(documents, at_start)) is not None:
-            return words
+        if self._classed is not None and (found := self._classed.split(documents)) is not None:
+            data, ends, document_ends = found
+            return Words(data, 0, ends, document_ends, at_start)
         if self.normalizer is not None:
             documents = self.normalizer.normalize(documents)
         return self.pretokenizer.split(documents, at_start)
