@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from shardpiece import storage
 from shardpiece.errors import ConfigError, DocumentError, FormatError
-from shardpiece.text.documents import Documents, Words
+from shardpiece.text.documents import Documents
 from shardpiece.text.engine import TextEngine
 from shardpiece.text.pretokenizers import PreTokenizer
 from shardpiece.text.special import IN_TEXT
@@ -165,32 +165,30 @@ class Tokenizer:
     ) -> tuple[np.ndarray, np.ndarray]:
         """(tokens int32, offsets int64 [documents + 1]): document d is tokens[offsets[d]:offsets[d + 1]].
 
+        ``sampling``: how to draw segmentations, by ``keys``, what document_keys makes of the documents' ids; without them
+        the ids are 0, 1, 2, ... in this batch.
         ``special_tokens_in_text``: what a place is that spells a special token: "text" like any other; "token", its id
-        (the longest one at each place); or "error", a DocumentError with the document. ``sampling`` and ``keys`` (uint64
-        [documents], what document_keys makes of their ids; without them the ids are 0, 1, 2, ... in this batch): draw
-        segmentations.
-        ``add_special_tokens``: put the template around every document.
+        (the longest one at each place); or "error", a DocumentError with the document. ``add_special_tokens``: put the template around every document.
         """
         if special_tokens_in_text not in IN_TEXT:
             raise ConfigError(f"special_tokens_in_text {special_tokens_in_text!r} is not one of {', '.join(IN_TEXT)}")
         keys = keys_of(len(documents), sampling, keys)
         if not self.added_tokens or (special_tokens_in_text == "text" and not self._cutter.any_ordinary):
-            tokens, offsets = self._encode_words(self.engine.split(documents), sampling, keys)
+            tokens, offsets = encode_words(self.model, self.encoder, self.engine.split(documents), sampling, keys)
         else:
             tokens, offsets = self._encode_cut(documents, special_tokens_in_text, sampling, keys)
         return self.template.apply(tokens, offsets) if add_special_tokens else (tokens, offsets)
 
-    def _encode_words(self, words: Words, sampling, keys) -> tuple[np.ndarray, np.ndarray]:
-        return encode_words(self.model, self.encoder, words, sampling, keys)
-
-    def _encode_cut(self, documents: Documents, in_text: str, sampling, keys) -> tuple[np.ndarray, np.ndarray]:
+    def _encode_cut(
+        self, documents: Documents, in_text: str, sampling: Sampling | None, keys: np.ndarray | None
+    ) -> tuple[np.ndarray, np.ndarray]:
         """Encode what stands between added tokens, and put their ids there."""
         cut = self._cutter.cut(documents, in_text != "text", refuse=in_text == "error")
         try:
             words = self.engine.pretokenizer.split(cut.pieces, cut.at_start)
         except DocumentError as error:
             raise DocumentError(int(cut.owners[error.index]), error.problem) from None
-        tokens, ends = self._encode_words(words, sampling, piece_keys(keys, cut.owners))
+        tokens, ends = encode_words(self.model, self.encoder, words, sampling, piece_keys(keys, cut.owners))
         found = np.flatnonzero(cut.tokens >= 0)
         if len(found):
             tokens = np.insert(tokens, ends[found + 1], cut.tokens[found].astype(np.int32))
