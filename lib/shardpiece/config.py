@@ -37,7 +37,12 @@ class CountConfig(Section):
 class EncodeConfig(Section):
     """Encoding the corpus into shards."""
 
-    tokenizer: str | None = Field(None, description="tokenizer directory; default: train's output")
+    tokenizer: str | None = Field(
+        None, description="a tokenizer of any format, file or directory; default: train's output"
+    )
+    tokenizer_pretokenizer: Any = Field(
+        None, description="for tiktoken ranks of no published vocabulary: the pre-tokenizer they are for"
+    )
     output: PathText | None = Field(None, description="shard directory; default OUTPUT/shards")
     format: Literal["parquet", "bin"] = "parquet"
     append_eos: bool = Field(False, description="end every document with eos_token, exactly once")
@@ -51,6 +56,12 @@ class EncodeConfig(Section):
         "text", description="what a place is that spells a special token: ordinary text, that token, or an error"
     )
     shard_size: Memory = Field(ByteSize(256 << 20), description="input text per shard; one row group at least")
+    warm_words: PathText | None = Field(
+        None,
+        description="a word table; workers begin with its most frequent words, which changes no output; default: in run the "
+        "job's own",
+    )
+    cache_bytes: Memory = Field(ByteSize(64 << 20), description="memory for words that a worker has encoded")
 
     def end_of_text(self, special_tokens: Iterable[str]) -> str:
         """The token that append_eos appends, one of ``special_tokens``. Raises ConfigError when it is not among them."""

@@ -131,6 +131,44 @@ def prefetch(typing_context, array, index):
 
 
 @intrinsic
+def least_of_16(typing_context, array, index):
+    """The least of 16 uint32 elements from ``index`` on; the caller guarantees 0 <= index and index + 16 <= len(array)."""
+
+    def generate(context, builder, signature, args):
+        vector = ir.VectorType(_I32, 16)
+        data = context.make_array(signature.args[0])(context, builder, args[0]).data
+        values = builder.load(builder.bitcast(builder.gep(data, [args[1]]), vector.as_pointer()))
+        values.align = 4
+        signature_ = ir.FunctionType(_I32, [vector])
+        function = cgutils.get_or_insert_function(builder.module, signature_, "llvm.vector.reduce.umin.v16i32")
+        return builder.call(function, [values])
+
+    return types.uint32(array, types.int64), generate
+
+
+@intrinsic
+def matches_of_8(typing_context, array, index, shift, value):
+    """Bit k of the uint64 says whether array[index + k] >> shift == value, for 8 uint64 elements; the caller guarantees
+    0 <= index and index + 8 <= len(array)."""
+
+    def generate(context, builder, signature, args):
+        vector = ir.VectorType(_I64, 8)
+        data = context.make_array(signature.args[0])(context, builder, args[0]).data
+        values = builder.load(builder.bitcast(builder.gep(data, [args[1]]), vector.as_pointer()))
+        values.align = 8
+        undefined = ir.Constant(vector, ir.Undefined)
+        zeros = ir.Constant(ir.VectorType(_I32, 8), [0] * 8)
+        shift, value = (
+            builder.shuffle_vector(builder.insert_element(undefined, arg, _I32(0)), undefined, zeros)
+            for arg in args[2:]
+        )
+        same = builder.icmp_unsigned("==", builder.lshr(values, shift), value)
+        return builder.zext(builder.bitcast(same, _I8), _I64)
+
+    return types.uint64(array, types.int64, types.uint64, types.uint64), generate
+
+
+@intrinsic
 def mask_of_range(typing_context, array, index, fold, first, count):
     """Bit k of the uint64 says whether (byte | fold) - first < count, modulo 256, for the uint8 at index + k.
 

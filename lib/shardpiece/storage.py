@@ -7,7 +7,7 @@ publish an object when its upload is complete.
 import json
 import os
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import IO
 
@@ -181,6 +181,23 @@ def _write_object(fs, path: str, write: Callable[[IO[bytes]], None]) -> None:
 
 def write_bytes(path: str, data: bytes) -> None:
     write_file(path, lambda file: file.write(data))
+
+
+def write_files(directory: str, files: Mapping[str, bytes]) -> None:
+    """Write files by name, in their order; a local directory that is not there yet appears with all of them at once."""
+    new = is_local(directory) and not exists(directory)
+    place = f"{directory.rstrip('/')}.{uuid.uuid4().hex[:12]}.tmp" if new else directory
+    try:
+        for name, content in files.items():
+            write_bytes(join(place, name), content)
+        if new:
+            Path(filesystem(place)[1]).rename(filesystem(directory)[1])
+    except BaseException as error:
+        if new:
+            remove(place)
+        if isinstance(error, OSError):
+            raise OutputError(f"{directory}: cannot be written ({error.strerror or error})") from error
+        raise
 
 
 def remove(path: str) -> None:

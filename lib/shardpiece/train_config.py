@@ -169,7 +169,12 @@ class TrainConfig(Section):
     multiple_of: int = Field(
         1, ge=1, le=65_536, description="pad the vocabulary with reserved slots to a multiple of this"
     )
-    continue_from: str | None = Field(None, description="a tokenizer whose vocabulary is kept and extended")
+    continue_from: str | None = Field(
+        None, description="a tokenizer of any format whose vocabulary is kept and extended"
+    )
+    continue_pretokenizer: Any = Field(
+        None, description="for tiktoken ranks of no published vocabulary: the pre-tokenizer they are for"
+    )
     min_count: int = Field(
         1, ge=1, le=1 << 62, description="leave out words that are rarer; what that prunes is reported"
     )

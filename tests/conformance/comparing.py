@@ -13,12 +13,12 @@ import xxhash
 import shardpiece
 from shardpiece.errors import ShardpieceError
 from tests.conformance.known import known
-from tests.conformance.references import Encoded, Peer
+from tests.conformance.references import Encoded, Peer, Tiktoken
 
 
-def ours(tokenizer: shardpiece.Tokenizer, texts: list[str] | pa.Array, in_text: str) -> Encoded:
+def ours(tokenizer: shardpiece.Tokenizer, texts: list[str] | pa.Array, in_text: str, **how) -> Encoded:
     column = pa.array(texts, pa.large_string()) if isinstance(texts, list) else texts
-    return Encoded.from_arrow(tokenizer.encode_batch(column, special_tokens_in_text=in_text))
+    return Encoded.from_arrow(tokenizer.encode_batch(column, special_tokens_in_text=in_text, **how))
 
 
 def digests(encoded: Encoded) -> np.ndarray:
@@ -86,8 +86,11 @@ class Difference:
     section: str
     in_text: str
     text: str
-    ours: list[int] | str
-    expected: list[int] | str
+    ours: tuple[int, ...] | str
+    expected: tuple[int, ...] | str
+
+    def like(self, other: "Difference") -> bool:
+        return (self.text, self.ours, self.expected) == (other.text, other.ours, other.expected)
 
     def __str__(self) -> str:
         return (
@@ -111,8 +114,7 @@ class Report:
         differences = list(differences)
         self.checked[section] = self.checked.get(section, 0) + texts
         self.wrong[section] = self.wrong.get(section, 0) + (len(differences) if wrong is None else wrong)
-        seen = {(shown.section.split(" ")[0], shown.text) for shown in self.shown}
-        self.shown += [one for one in differences if (one.section.split(" ")[0], one.text) not in seen]
+        self.shown += [one for one in dict.fromkeys(differences) if not any(map(one.like, self.shown))]
 
     def fails(self, section: str, why: str) -> None:
         self.add(section, 0, wrong=1)
@@ -138,12 +140,12 @@ class Comparison:
         self.tokenizer, self.peer, self.kept, self.show = tokenizer, peer, kept or Kept(), show
         self.report = Report(name)
 
-    def both(self, text: str, in_text: str) -> tuple[list[int] | str, list[int]]:
+    def both(self, text: str, in_text: str) -> tuple[tuple[int, ...] | str, tuple[int, ...]]:
         try:
-            mine = ours(self.tokenizer, [text], in_text)[0]
+            mine = tuple(ours(self.tokenizer, [text], in_text)[0])
         except ShardpieceError as error:
             mine = f"{type(error).__name__}: {error}"
-        return mine, self.peer.encode([text], in_text)[0]
+        return mine, tuple(self.peer.encode([text], in_text)[0])
 
     def ids(self, section: str, texts: list[str], in_text: str) -> None:
         """Compare the ids of texts."""
@@ -166,29 +168,49 @@ class Comparison:
         text = shortest(text, differs)
         return Difference(section, in_text, text, *self.both(text, in_text))
 
-    def decoding(self, section: str, batch: list[list[int]], lossless: bool = False) -> None:
+    def templates(self, section: str, texts: list[str]) -> None:
+        """Compare ids with what goes around a text."""
+        found = ours(self.tokenizer, texts, "token", add_special_tokens=True)
+        expected = self.peer.encode(texts, "token", template=True)
+        wrong = np.flatnonzero((digests(found) != digests(expected)).any(axis=1)).tolist()
+        worst = sorted(wrong, key=lambda i: len(texts[i]))[: self.show]
+        self.report.add(section, len(texts), (Difference(section, "token", texts[i], tuple(found[i]), tuple(expected[i])) for i in worst), len(wrong))  # fmt: skip
+
+    def decoding(self, section: str, batch: list[list[int]], skip: bool = False) -> None:
         """Compare the texts of sequences of ids."""
-        expected = self.peer.decode(batch)
-        differences, wrong = [], 0
-        for ids, text in zip(batch, expected, strict=True):
-            if self.decoded(ids, lossless) != text:
-                wrong += 1
-                if len(differences) < self.show:
-                    differences.append(self.smallest_ids(section, ids, lossless))
-        self.report.add(section, len(batch), differences, wrong)
+        expected = self.peer.decode(batch, skip)
+        wrong = [ids for ids, text in zip(batch, expected, strict=True) if self.decoded(ids, skip) != text]
+        wrong.sort(key=len)
+        self.report.add(section, len(batch), (self.smallest_ids(section, ids, skip) for ids in wrong[: self.show]), len(wrong))  # fmt: skip
 
-    def decoded(self, ids: list[int], lossless: bool) -> bytes:
-        if lossless:
+    def decoded(self, ids: list[int], skip: bool) -> bytes:
+        """In bytes where the reference gives them."""
+        if isinstance(self.peer, Tiktoken):
             return self.tokenizer.decode_bytes(ids)
-        return self.tokenizer.decode(ids).encode()
+        return self.tokenizer.decode(ids, skip_special_tokens=skip).encode()
 
-    def smallest_ids(self, section: str, ids: list[int], lossless: bool) -> Difference:
+    def smallest_ids(self, section: str, ids: list[int], skip: bool) -> Difference:
+        def both(some: list[int]) -> tuple[bytes, bytes]:
+            return self.decoded(some, skip), self.peer.decode([some], skip)[0]
+
         def differs(tried: str) -> bool:
-            some = [ord(c) for c in tried]
-            return self.decoded(some, lossless) != self.peer.decode([some])[0]
+            mine, expected = both([ord(c) for c in tried])
+            return mine != expected
 
         some = [ord(c) for c in shortest("".join(map(chr, ids)), differs, 3)]  # a string of ids: all lie below 0x110000
-        return Difference(section, "ids", str(some), ascii(self.decoded(some, lossless)), ascii(self.peer.decode([some])[0]))  # fmt: skip
+        return Difference(section, "ids", str(some), *map(ascii, both(some)))
+
+    def streaming(self, section: str, batch: list[list[int]]) -> None:
+        """What a stream gives in parts is what decoding gives at once."""
+        differences = []
+        for ids in batch:
+            stream = self.tokenizer.decode_stream()
+            parts = [*map(stream.push, ids), stream.finish()]
+            whole = self.tokenizer.decode(ids)
+            if "".join(parts) != whole:
+                differences.append(Difference(section, "ids", str(ids), ascii(parts), ascii(whole)))
+        differences.sort(key=lambda one: len(one.text))
+        self.report.add(section, len(batch), differences[: self.show], len(differences))
 
     def lossless(self, section: str, texts: list[str | bytes], in_text: str) -> None:
         """decode(encode(x)) == x, in bytes; bytes that are no UTF-8 are U+FFFD."""

@@ -1,77 +1,134 @@
 """Files written by shardpiece and loaded by the reference libraries, and the three settings of special tokens in text."""
 
 import tempfile
+import traceback
 from importlib import import_module
 from pathlib import Path
 
-import shardpiece
-from shardpiece.errors import DocumentError, FormatError
-from tests.conformance.comparing import Comparison, Difference, digests, ours
-from tests.conformance.references import Peer, Reference, Tiktoken, rank_file, sentencepiece, tokenizer_json
+import numpy as np
 
-# format: (module with problem() and to_bytes(), name of the file)
+import shardpiece
+from shardpiece.errors import DocumentError
+from tests.conformance.comparing import Comparison, Difference, digests, ours
+from tests.conformance.references import (
+    Encoded,
+    Peer,
+    Reference,
+    Tiktoken,
+    bert,
+    gpt2_files,
+    rank_file,
+    sentencepiece,
+    tekken,
+    tokenizer_json,
+)
+
+# format: (module with problem() and to_bytes() or to_files(), name of the file if it is one)
 WRITERS = {
     "huggingface": ("huggingface", "tokenizer.json"),
     "tiktoken": ("tiktoken", "written.tiktoken"),
+    "tekken": ("tekken", "tekken.json"),
     "sentencepiece": ("sentencepiece_tokenizer", "written.model"),
+    "gpt2": ("gpt2_files", None),
+    "wordpiece": ("wordpiece_vocab", None),
 }
 
 
-def loaded_by_reference(kind: str, path: Path, original: Peer) -> Peer:
-    """``original`` is asked for what a rank file does not say."""
-    if kind == "huggingface":
-        return tokenizer_json(path)
-    if kind == "sentencepiece":
-        return sentencepiece(path)
+def written(kind: str, tokenizer: shardpiece.Tokenizer) -> dict[str, bytes] | str:
+    """Content by name of file, or why there is none."""
+    module, name = WRITERS[kind]
+    writer = import_module(f"shardpiece.tokenizer.formats.{module}")
+    reason = writer.problem(tokenizer)
+    if reason is not None:
+        return reason
+    return {name: writer.to_bytes(tokenizer)} if name else writer.to_files(tokenizer)
+
+
+def loaded_by_reference(kind: str, path: Path, original: Peer, tokenizer: shardpiece.Tokenizer) -> Peer | None:
+    """``original`` is asked for what a file does not say; None when it does not know."""
+    match kind:
+        case "huggingface":
+            return tokenizer_json(path)
+        case "sentencepiece":
+            return sentencepiece(path)
+        case "tekken":
+            return tekken(path)
+        case "gpt2":
+            return gpt2_files(path.parent, [*tokenizer.special_tokens])
+        case "wordpiece":
+            return bert(path, tokenizer.engine.normalizer.spec["lowercase"])
+    if not isinstance(original, Tiktoken):
+        return None
     import tiktoken
 
-    encoding = original.encoding
-    ranks = rank_file(path)
+    encoding, ranks = original.encoding, rank_file(path)
     return Tiktoken(tiktoken.Encoding("written", pat_str=encoding._pat_str, mergeable_ranks=ranks, special_tokens=encoding._special_tokens))  # fmt: skip
 
 
 def round_trip(comparison: Comparison, reference: Reference, strings: list[str]) -> None:
     """read → write → the reference library encodes the same; read again, the same fingerprint. Formats that cannot say what
     the tokenizer does say so; the one it came in must be able to."""
-    tokenizer, peer, report = comparison.tokenizer, comparison.peer, comparison.report
-    # Without special tokens a file of another format may still be compared; with them only where both sides know them.
-    before = {mode: digests(ours(tokenizer, strings, mode)) for mode in ("text", "token")}
+    tokenizer, report = comparison.tokenizer, comparison.report
+    before = {mode: ours(tokenizer, strings, mode) for mode in ("text", "token")}
     with tempfile.TemporaryDirectory() as directory:
-        place = Path(directory) / "artifact"
-        shardpiece.save(tokenizer, str(place))
-        again = shardpiece.load(str(place))
-        same(report, "artifact: fingerprint", again.fingerprint, tokenizer.fingerprint)
-        same(report, "artifact: ids", *(digests(ours(t, strings, "token")).tobytes() for t in (again, tokenizer)))
-        for kind, (module, name) in WRITERS.items():
-            writer = import_module(f"shardpiece.tokenizer.formats.{module}")
-            reason = writer.problem(tokenizer)
-            if reason is not None:
-                report.notes.append(f"cannot be written as {kind}: {reason}")
-                if kind == reference.format:
-                    report.add(f"{kind}: written", 1, [Difference(f"{kind}: written", "-", name, reason, "a file")])
-                continue
-            path = Path(directory) / kind / name
-            path.parent.mkdir()
-            path.write_bytes(writer.to_bytes(tokenizer))
-            if kind == "tiktoken" and not isinstance(peer, Tiktoken):
-                continue  # its pattern and special tokens stand in no file
-            theirs = loaded_by_reference(kind, path, peer)
-            for mode, mine in before.items():
-                found = digests(theirs.encode(strings, mode))
-                wrong = [i for i, differs in enumerate((found != mine).any(axis=1)) if differs]
-                worst = sorted((strings[i] for i in wrong), key=len)[: comparison.show]
-                report.add(
-                    f"{kind}: ids of what was written", len(strings),
-                    [Difference(f"{kind}: written", mode, text, ours(tokenizer, [text], mode)[0], theirs.encode([text], mode)[0])
-                     for text in worst], len(wrong),
-                )  # fmt: skip
-            if kind == reference.format:
-                options = reference.reading(tokenizer) if kind == "tiktoken" else {}
-                try:
-                    again = shardpiece.load(str(path), **options).fingerprint
-                except FormatError as error:
-                    again = f"FormatError: {error}"
-                same(report, f"{kind}: fingerprint", again, tokenizer.fingerprint)
+        for kind in ("shardpiece", *WRITERS):
+            path = Path(directory) / kind
+            path.mkdir()
+            try:
+                if kind == "shardpiece":
+                    shardpiece.save(tokenizer, str(path))
+                    read_again(comparison, kind, path, {}, before["token"], strings)
+                else:
+                    one_format(comparison, reference, kind, path, before, strings)
+            except Exception:
+                report.fails(f"written as {kind}", traceback.format_exc(limit=-4))
+
+
+def one_format(
+    comparison: Comparison, reference: Reference, kind: str, path: Path, before: dict[str, Encoded], strings: list[str]
+) -> None:
+    tokenizer, report = comparison.tokenizer, comparison.report
+    content = written(kind, tokenizer)
+    if isinstance(content, str):
+        report.notes.append(f"cannot be written as {kind}: {content}")
+        if kind == reference.format:
+            report.add(f"written as {kind}", 1, [Difference(f"written as {kind}", "-", "", content, "a file")])
+        return
+    for name, raw in content.items():
+        (path / name).write_bytes(raw)
+    theirs = loaded_by_reference(kind, path / next(iter(content)), comparison.peer, tokenizer)
+    if theirs is None:
+        return
+    # A library knows special tokens in text by what its files say, if at all.
+    modes = before if theirs.special_tokens == tokenizer.special_tokens else ["text"]
+    for mode in modes:
+        found, mine = theirs.encode(strings, mode), before[mode]
+        wrong = np.flatnonzero((digests(found) != digests(mine)).any(axis=1)).tolist()
+        worst = sorted(wrong, key=lambda i: len(strings[i]))[: comparison.show]
+        report.add(
+            f"written as {kind}, ids of the reference", len(strings),
+            [Difference(f"written as {kind}", mode, strings[i], tuple(mine[i]), tuple(found[i])) for i in worst], len(wrong),
+        )  # fmt: skip
+    options = reference.reading(tokenizer) if kind == "tiktoken" else {}
+    if kind == reference.format:
+        read_again(
+            comparison,
+            kind,
+            path if len(content) > 1 else path / next(iter(content)),
+            options,
+            before["token"],
+            strings,
+        )
+
+
+def read_again(
+    comparison: Comparison, kind: str, path: Path, options: dict, before: Encoded, strings: list[str]
+) -> None:
+    tokenizer, report = comparison.tokenizer, comparison.report
+    again = shardpiece.load(str(path), **options)
+    same(report, f"written as {kind} and read: fingerprint", again.fingerprint, tokenizer.fingerprint)
+    found = ours(again, strings, "token")
+    same(report, f"written as {kind} and read: ids", found.tokens.tolist(), before.tokens.tolist())
 
 
 def same(report, section: str, found, expected) -> None:

@@ -63,9 +63,13 @@ class Peer(Protocol):
     version: str
     size: int
 
-    def encode(self, texts: Sequence[str], in_text: str) -> Encoded: ...
+    def encode(self, texts: Sequence[str], in_text: str, template: bool = False) -> Encoded:
+        """``template``: with what the file puts around a text."""
+        ...
 
-    def decode(self, batch: Sequence[Sequence[int]]) -> list[bytes]: ...
+    def decode(self, batch: Sequence[Sequence[int]], skip: bool = False) -> list[bytes]:
+        """``skip``: without special tokens."""
+        ...
 
     def pieces(self) -> list[str]:
         """Texts of the vocabulary: what its ids decode to and what its file spells, to make hard texts of."""
@@ -84,12 +88,12 @@ class Tiktoken:
         self.version = f"tiktoken {tiktoken.__version__} {encoding._pat_str}"
         self.size = encoding.n_vocab
 
-    def encode(self, texts, in_text):
+    def encode(self, texts, in_text, template=False):
         allowed = set() if in_text == "text" else self.encoding.special_tokens_set
         encode = self.encoding.encode_to_numpy
         return Encoded.of([encode(text, allowed_special=allowed, disallowed_special=()) for text in texts])
 
-    def decode(self, batch):
+    def decode(self, batch, skip=False):
         return [self.encoding.decode_bytes(ids) for ids in batch]
 
     def pieces(self):
@@ -117,13 +121,13 @@ class Tokenizers:
         self.size = max(vocabulary.values()) + 1
         self._spelled = [*vocabulary]
 
-    def encode(self, texts, in_text):
+    def encode(self, texts, in_text, template=False):
         self.tokenizer.encode_special_tokens = in_text == "text"
-        encoded = self.tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
+        encoded = self.tokenizer.encode_batch_fast(list(texts), add_special_tokens=template)
         return Encoded.of([one.ids for one in encoded])
 
-    def decode(self, batch):
-        return [text.encode() for text in self.tokenizer.decode_batch([*batch], skip_special_tokens=False)]
+    def decode(self, batch, skip=False):
+        return [text.encode() for text in self.tokenizer.decode_batch([*batch], skip_special_tokens=skip)]
 
     def pieces(self):
         found = set(self._spelled)
@@ -146,11 +150,11 @@ class SentencePiece:
         self.version = f"sentencepiece {sentencepiece.__version__}"
         self.size = len(p)
 
-    def encode(self, texts, in_text):
+    def encode(self, texts, in_text, template=False):
         encode = self.processor.EncodeAsNumpy
         return Encoded.of([encode(text) for text in texts])
 
-    def decode(self, batch):
+    def decode(self, batch, skip=False):
         return [self.processor.decode([int(i) for i in ids]).encode() for ids in batch]
 
     def pieces(self):
@@ -205,10 +209,10 @@ def bert(path: Path, lowercase: bool) -> Tokenizers:
     return Tokenizers(made._tokenizer)
 
 
-def gpt2_files(path: Path) -> Tokenizers:
-    """With the special token that transformers adds; it is the file's last entry."""
+def gpt2_files(path: Path, special_tokens: Sequence[str] = ("<|endoftext|>",)) -> Tokenizers:
+    """With the special token that transformers adds."""
     made = pytest.importorskip("tokenizers").ByteLevelBPETokenizer(str(path / "vocab.json"), str(path / "merges.txt"))
-    made.add_special_tokens(["<|endoftext|>"])
+    made.add_special_tokens([*special_tokens])
     return Tokenizers(made._tokenizer)
 
 
@@ -238,7 +242,10 @@ class Reference:
 
     def reading(self, tokenizer: shardpiece.Tokenizer) -> dict:
         """What has to be told of a rank file that has another name."""
-        return {"pretokenizer": tokenizer.pretokenizer.name, "special_tokens": dict(tokenizer.special_tokens)}
+        return {
+            "pretokenizer": tokenizer.pretokenizer.name or tokenizer.pretokenizer.pattern,
+            "special_tokens": dict(tokenizer.special_tokens),
+        }
 
 
 def _huggingface(name: str, lossless: bool = False) -> Reference:
@@ -251,8 +258,8 @@ _ALL = [
         for name in ("r50k_base", "p50k_base", "cl100k_base", "o200k_base")
     ),
     Reference("llama3", "llama3/tokenizer.model", llama3, {"pretokenizer": "llama3", "special_tokens": llama3_special()}, True, "tiktoken"),
-    Reference("mistral-tekken-240911", "mistral-tekken-240911/tekken_240911.json", tekken, lossless=True),
-    Reference("gpt2-hf", "gpt2-hf", gpt2_files, lossless=True),
+    Reference("mistral-tekken-240911", "mistral-tekken-240911/tekken_240911.json", tekken, lossless=True, format="tekken"),
+    Reference("gpt2-hf", "gpt2-hf", gpt2_files, lossless=True, format="gpt2"),
     _huggingface("roberta-base-hf", lossless=True),
     _huggingface("kitoken-gpt_neox"),
     _huggingface("kitoken-modernbert"),
@@ -265,8 +272,8 @@ _ALL = [
     _huggingface("t5-small-hf"),
     _huggingface("kitoken-xlnet_base_cased"),
     _huggingface("bert-uncased-minilm"),
-    Reference("bert-base-uncased", "bert-base-uncased/vocab.txt", lambda path: bert(path, True)),
-    Reference("bert-base-cased", "bert-base-cased/vocab.txt", lambda path: bert(path, False)),
+    Reference("bert-base-uncased", "bert-base-uncased/vocab.txt", lambda path: bert(path, True), format="wordpiece"),
+    Reference("bert-base-cased", "bert-base-cased/vocab.txt", lambda path: bert(path, False), format="wordpiece"),
     *(
         Reference(name, f"{name}/{file}", sentencepiece, format="sentencepiece")
         for name, file in {

@@ -4,6 +4,7 @@ Without NAMES every vocabulary, without a section the quick ones. Exit status 1 
 """
 
 import argparse
+import itertools
 import random
 import sys
 import time
@@ -12,7 +13,7 @@ from pathlib import Path
 
 from tests.conformance import files, texts
 from tests.conformance.comparing import Comparison, Kept
-from tests.conformance.references import REFERENCES, Reference
+from tests.conformance.references import REFERENCES, Reference, Tokenizers
 from tests.conformance.texts import Adversary
 from tests.conftest import SHARED
 
@@ -39,18 +40,18 @@ def adversarial(comparison: Comparison, count: int) -> None:
             comparison.ids("adversarial", strings, mode)
 
 
-def codepoints(comparison: Comparison) -> None:
-    for batch in texts.code_points():
+def codepoints(comparison: Comparison, every: int = 1) -> None:
+    for batch in texts.code_points(texts.fewer_code_points() if every > 1 else None):
         comparison.ids("code points", batch, "text")
 
 
-def corpus(comparison: Comparison) -> None:
-    for batch in texts.corpus(SHARED):
+def corpus(comparison: Comparison, every: int = 1) -> None:
+    for batch in itertools.islice(texts.corpus(SHARED), 0, None, every):
         comparison.ids("corpus", batch, "text")
 
 
-def decode(comparison: Comparison, reference: Reference, count: int) -> None:
-    """Ids of texts, and ids at random; with a byte-level model both as bytes."""
+def decode(comparison: Comparison, count: int) -> None:
+    """Ids of texts, and ids at random; in parts; and encoded with what goes around a text."""
     peer = comparison.peer
     rng = random.Random(3)
     ids = [i for i in range(peer.size) if decodable(peer, i)]
@@ -58,10 +59,13 @@ def decode(comparison: Comparison, reference: Reference, count: int) -> None:
     strings = texts.sample(SHARED) + next(adversary(comparison).strings(count))
     encoded = peer.encode(strings, "token")
     batch = [encoded[i] for i in range(len(encoded))]
-    as_bytes = reference.lossless and isinstance(peer.decode([[ids[0]]])[0], bytes) and hasattr(peer, "encoding")
-    comparison.decoding("decoded ids of texts", batch, as_bytes)
-    comparison.decoding("decoded single ids", [[i] for i in ids], as_bytes)
-    comparison.decoding("decoded random ids", random_ids, as_bytes)
+    comparison.decoding("decoded ids of texts", batch)
+    comparison.decoding("decoded single ids", [[i] for i in ids])
+    comparison.decoding("decoded random ids", random_ids)
+    if isinstance(peer, Tokenizers):
+        comparison.decoding("decoded without special tokens", [*batch[-1000:], *random_ids], skip=True)
+    comparison.streaming("decoded as a stream", [ids for ids in batch[-1000:] if len(ids) < 500])
+    comparison.templates("with a template", strings[-1000:])
 
 
 def decodable(peer, i: int) -> bool:
@@ -79,19 +83,19 @@ def in_bytes(comparison: Comparison, count: int) -> None:
         comparison.lossless("lossless", [*strings, *texts.fuzzed_bytes(count, 1), *texts.sample(SHARED)], mode)
 
 
-def run(reference: Reference, sections: list[str], count: int, kept: Kept, show: int) -> Comparison:
+def run(reference: Reference, sections: list[str], count: int, kept: Kept, show: int, every: int = 1) -> Comparison:
     comparison = Comparison(reference.name, reference.load(SHARED), reference.peer(SHARED), kept, show)
     for section in sections:
         started = time.monotonic()
         try:
-            check(comparison, reference, section, count)
+            check(comparison, reference, section, count, every)
         except Exception:
             comparison.report.fails(section, traceback.format_exc(limit=-4))
         print(f"{reference.name} {section}: {time.monotonic() - started:.1f} s", file=sys.stderr, flush=True)
     return comparison
 
 
-def check(comparison: Comparison, reference: Reference, section: str, count: int) -> None:
+def check(comparison: Comparison, reference: Reference, section: str, count: int, every: int) -> None:
     match section:
         case "vectors":
             vectors(comparison)
@@ -100,11 +104,11 @@ def check(comparison: Comparison, reference: Reference, section: str, count: int
         case "special":
             files.special_tokens(comparison, next(adversary(comparison).strings(min(count, 2000))))
         case "codepoints":
-            codepoints(comparison)
+            codepoints(comparison, every)
         case "corpus":
-            corpus(comparison)
+            corpus(comparison, every)
         case "decode":
-            decode(comparison, reference, min(count, 5000))
+            decode(comparison, min(count, 5000))
         case "bytes" if reference.lossless:
             in_bytes(comparison, min(count, 5000))
         case "files":
@@ -131,7 +135,7 @@ def main() -> int:
     failed = 0
     for name in args.names or REFERENCES:
         try:
-            report = run(REFERENCES[name], chosen, count, Kept(args.cache), args.show).report
+            report = run(REFERENCES[name], chosen, count, Kept(args.cache), args.show, args.every).report
             said, ok = str(report), report.ok
         except Exception:
             said, ok = f"## {name}\n**fails**\n{traceback.format_exc(limit=-4)}", False

@@ -12,47 +12,39 @@ from tests.conformance.run import SECTIONS, adversary, run
 FEW = ["cl100k_base", "gpt2-hf", "roberta-base-hf", "clip-hf", "wordllama-l2", "t5-small-hf", "bert-uncased-minilm", "llama2-sp", "t5-base-unigram"]  # fmt: skip
 
 
-@pytest.mark.parametrize("name", FEW)
-def test_a_few_texts_of_every_kind(shared, name):
-    reference = REFERENCES[name]
-    comparison = Comparison(name, reference.load(shared), reference.peer(shared), show=1)
-    passages = texts.sample(shared, FEW.index(name), len(FEW))
+@pytest.fixture(scope="module", params=FEW)
+def loaded(request, shared):
+    """(name, tokenizer, reference library with the vocabulary)"""
+    reference = REFERENCES[request.param]
+    return request.param, reference.load(shared), reference.peer(shared)
+
+
+def test_a_few_texts_of_every_kind(shared, loaded):
+    comparison = Comparison(*loaded, show=1)
+    number = FEW.index(loaded[0])
+    passages = texts.sample(shared, number, len(FEW) * 2)
     strings = next(adversary(comparison).strings(1500))
     for mode in ("text", "token"):
         comparison.ids("adversarial", strings, mode)
         comparison.ids("corpus", passages, mode)
-        comparison.ids("vectors", [text for text, _ in texts.vectors(shared, name)], mode)
-    for batch in texts.code_points(iter(texts.some_code_points(600, FEW.index(name)))):
+    for batch in texts.code_points(iter(texts.some_code_points(500, number))):
         comparison.ids("code points", batch, "text")
     encoded = comparison.peer.encode(passages + strings[:500], "token")
     comparison.decoding("decoded", [encoded[i] for i in range(len(encoded))])
-    if reference.lossless:
+    comparison.templates("with a template", strings[:300])
+    if REFERENCES[loaded[0]].lossless:
         comparison.lossless("lossless", passages + strings + texts.fuzzed_bytes(300, 2), "text")
     files.special_tokens(comparison, strings[:100])
     assert comparison.report.ok, str(comparison.report)
 
 
-@pytest.mark.parametrize("name", REFERENCES)
-def test_expected_ids_of_other_projects(shared, name):
-    """What others expect is what the reference gives, so that comparing with it is enough."""
-    if name not in FEW:
-        pytest.skip("all of them in the slow tests")
-    check_vectors(shared, name)
+def test_expected_ids_of_other_projects(shared, loaded):
+    check_vectors(shared, *loaded[:2])
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", REFERENCES)
-def test_expected_ids_of_other_projects_in_all(shared, name):
-    check_vectors(shared, name)
-
-
-def check_vectors(shared, name):
-    cases = texts.vectors(shared, name)
-    if not cases:
-        pytest.skip(f"no vectors for {name}")
-    reference = REFERENCES[name]
-    tokenizer = reference.load(shared)
-    for text, expected in cases:
+def check_vectors(shared, name, tokenizer):
+    """Some projects look for special tokens in text, some put those of the template around it."""
+    for text, expected in texts.vectors(shared, name):
         found = [tokenizer.encode(text, special_tokens_in_text=mode) for mode in ("text", "token")]
         assert expected in found or tokenizer.encode(text, add_special_tokens=True) == expected, ascii(text)
 
@@ -60,5 +52,6 @@ def check_vectors(shared, name):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", REFERENCES)
 def test_everything(shared, name):
-    report = run(REFERENCES[name], [*SECTIONS], 100_000, Kept(), 2).report
-    assert report.ok, str(report)
+    comparison = run(REFERENCES[name], [*SECTIONS], 100_000, Kept(), 2)
+    assert comparison.report.ok, str(comparison.report)
+    check_vectors(shared, name, comparison.tokenizer)

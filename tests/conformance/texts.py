@@ -73,10 +73,10 @@ def _kitoken(shared: Path, group: str, name: str) -> list[tuple[str, list[int]]]
     return found
 
 
-def _swift(shared: Path, file: str) -> list[tuple[str, list[int]]]:
+def _swift(shared: Path, file: str, after: int = 0) -> list[tuple[str, list[int]]]:
     content = json.loads((shared / "vectors" / "swift-transformers" / file).read_text())
     ids = content.get("token_ids") or content.get("ids") or content.get("input_ids")
-    return [(content["text"], ids)]
+    return [(content["text"], ids[: len(ids) - after])]
 
 
 # (vocabulary, how to read the vectors, arguments)
@@ -104,7 +104,8 @@ VECTORS = [
     *((name, _swift, ("bert_uncased_encoded.json",)) for name in ("bert-base-uncased", "bert-uncased-minilm")),
     *((name, _swift, ("gpt2_encoded_tokens.json",)) for name in ("gpt2-hf", "r50k_base")),
     ("lenml-llama3_1", _swift, ("llama_3.2_encoded.json",)),
-    *((name, _swift, ("t5_base_encoded.json",)) for name in ("t5-base-unigram", "t5-small-hf")),
+    ("t5-small-hf", _swift, ("t5_base_encoded.json",)),
+    ("t5-base-unigram", _swift, ("t5_base_encoded.json", 1)),  # a .model does not say that </s> follows
 ]
 
 
@@ -143,6 +144,11 @@ def code_points(chosen: Iterator[int] | None = None) -> Iterator[list[str]]:
     while block := list(itertools.islice(points, 16384)):
         for frame in FRAMES:
             yield [frame.format(chr(c)) for c in block]
+
+
+def fewer_code_points() -> Iterator[int]:
+    """Those of the first two planes, and some of the others, which are ideographs, private or unassigned."""
+    return itertools.chain(range(0x20000), range(0x20000, 0x110000, 97))
 
 
 def some_code_points(count: int, seed: int) -> list[int]:

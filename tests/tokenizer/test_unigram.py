@@ -135,7 +135,7 @@ def test_byte_fallback_spells_each_unknown_character():
     assert encode(model, "<0x0A>")[0][0] == 258
     assert [model.pieces()[fallback[10]], model.pieces()[257]] == [b"\x0a", b"a"]
     partial = with_bytes({"a": -1.0}, bytes_present=range(128))
-    assert encode(partial, "x漢a漢漢") == [[1 + ord("x"), 0, 129, 0]]
+    assert encode(partial, "xya漢漢x") == [[1 + ord("x"), 1 + ord("y"), 129, 0]]
 
 
 def test_a_character_without_any_token_is_an_error():
@@ -182,9 +182,11 @@ def test_a_megabyte_long_word_is_linear():
 def test_the_cache_is_bounded_and_does_not_change_results():
     model = model_of({**dict.fromkeys("abcdefghijklmnopqrstuvwxyz0123456789", -5.0), "word": -4.0, "other": -6.0})
     small = UnigramEncoder(model, cache_bytes=4096)
-    words = [f"word{i}" for i in range(2000)] * 2
-    assert encode(model, *words, encoder=small) == encode(model, *words)
-    assert small.state[viterbi_kernels.STATE_RESETS] > 0
+    words = [f"word{i}" * (1 + i % 3) for i in range(2000)] * 2
+    large = model.encoder()
+    assert encode(model, *words, encoder=small) == encode(model, *words, encoder=large)
+    misses = [encoder.state[viterbi_kernels.STATE_MISSES] for encoder in (small, large)]
+    assert misses[0] > misses[1]
 
 
 def test_models_that_cannot_work_are_refused():
@@ -219,15 +221,20 @@ def test_identity_tells_models_apart():
 # -- the peers ---------------------------------------------------------------------------------------------------------
 
 
-def from_sentencepiece(peer) -> UnigramModel:
-    vocab, scores, byte_ids = [], [], np.full(256, -1, np.int32)
+def from_sentencepiece(peer, arithmetic: str = "float32") -> UnigramModel:
+    vocab, scores, byte_ids, matched, user_defined = [], [], np.full(256, -1, np.int32), [], []
     for i in range(len(peer)):
         piece = peer.id_to_piece(i)
         if peer.is_byte(i):
             byte_ids[int(piece[3:5], 16)] = i
-        vocab.append(None if peer.is_control(i) or peer.is_unknown(i) or peer.is_unused(i) else piece.encode())
+        reserved = peer.is_control(i) or peer.is_unknown(i) or peer.is_unused(i)
+        vocab.append(None if reserved else piece.encode())
         scores.append(peer.get_score(i))
-    return UnigramModel(tuple(vocab), np.array(scores), peer.unk_id(), byte_ids if byte_ids.max() >= 0 else None)
+        matched.append(not reserved and not peer.is_byte(i))
+    return UnigramModel(
+        tuple(vocab), np.array(scores), peer.unk_id(), byte_ids if byte_ids.max() >= 0 else None, arithmetic,
+        np.array(matched), tuple(user_defined),
+    )  # fmt: skip
 
 
 def encode_lines(model: UnigramModel, lines: list[str]) -> list[list[int]]:
@@ -235,19 +242,10 @@ def encode_lines(model: UnigramModel, lines: list[str]) -> list[list[int]]:
     return [tokens[a:b].tolist() for a, b in itertools.pairwise(offsets.tolist())]
 
 
-def differences(model: UnigramModel, peer, texts: list[str]) -> tuple[int, int]:
-    """(texts with other ids, texts). Where ids differ, ours must be as good up to what float32 sums lose: SentencePiece
-    adds up float32 scores from the beginning of the text, so that ties fall as rounding has it."""
-    scores = model.scores.copy()
-    scores[model.unk_id] = model.unknown_score
-    differ = 0
-    for ours, theirs in zip(encode_lines(model, [peer.normalize(t) for t in texts]), peer.encode(texts), strict=True):
-        if ours != theirs:
-            differ += 1
-            best, other = scores[ours].sum(), scores[theirs].sum()
-            assert best >= other - 1e-9 * abs(best)
-            assert best - other < 2.0**-22 * abs(best) * len(theirs)
-    return differ, len(texts)
+def differences(model: UnigramModel, peer, texts: list[str]) -> list[str]:
+    """The texts with other ids than SentencePiece's, sums and rounding as there."""
+    found = encode_lines(model, [peer.normalize(text) for text in texts])
+    return [text for text, ours, theirs in zip(texts, found, peer.encode(texts), strict=True) if ours != theirs]
 
 
 @pytest.mark.parametrize("byte_fallback", [False, True])
@@ -262,9 +260,8 @@ def test_ids_are_sentencepieces(byte_fallback):
     peer = spm.SentencePieceProcessor(model_proto=model.getvalue())
     texts = [*CORPUS, "unknown ☃☃ and ☃ again", "☃", "a☃b ☃☃☃ c", "\u0301", "𝔘𝔫𝔦𝔠𝔬𝔡𝔢 漢字漢字 🦊🦊"]
     ours = from_sentencepiece(peer)
-    runs = [text for text in texts if len(set(text)) < len(text) / 20]
-    assert differences(ours, peer, [text for text in texts if text not in runs]) == (0, len(texts) - len(runs))
-    differences(ours, peer, runs)  # "aaaa...": full of ties
+    long = " ".join(random.Random(5).choices(texts, k=3000))  # where sums pass what SentencePiece lets them reach
+    assert differences(ours, peer, [*texts, long, "a" * 100_000]) == []
 
 
 @pytest.mark.parametrize("name", ["laser50k-sp/laser_50k.model", "pegasus-unigram/pegasus.model"])
@@ -278,8 +275,7 @@ def test_published_models_on_real_text(shared, name):
     for group in ("web_multilingual", "parallel", "books", "code"):
         texts = read_texts(sorted((shared / "corpus" / group).glob("*.parquet")), 0.5)
         lines = [line for text in texts for line in text.split("\n") if line.strip()]
-        differ, total = differences(model, peer, lines)
-        assert differ <= total * 0.01
+        assert differences(model, peer, [*texts, *lines, " ".join(texts)]) == []
 
 
 def test_ids_are_those_of_hugging_face(shared):
@@ -288,7 +284,7 @@ def test_ids_are_those_of_hugging_face(shared):
     path = shared / "vocabs" / "laser50k-sp" / "laser_50k.model"
     if not path.exists():
         pytest.skip(f"no {path}")
-    ours = from_sentencepiece(spm.SentencePieceProcessor(model_file=str(path)))
+    ours = from_sentencepiece(spm.SentencePieceProcessor(model_file=str(path)), "float64")
     vocab = [
         ((p or b"\0<none %d>" % i).decode(), float(s))
         for i, (p, s) in enumerate(zip(ours.vocab, ours.scores, strict=True))

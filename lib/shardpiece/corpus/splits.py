@@ -6,10 +6,11 @@ the bytes per second of ``spark.read.parquet(...).mapInArrow(...)``.
 """
 
 import io
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass
+from itertools import groupby
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -105,27 +106,42 @@ def pack_splits(splits: list[Split], target_bytes: int) -> list[list[Split]]:
     return groups
 
 
+def read_splits(splits: Sequence[Split], columns: Columns) -> Iterator[tuple[Split, int, pa.RecordBatch]]:
+    """The batches of some splits, at most 8 MB of text (or one document) each, with their split and the index of their
+    first row in the file. Where batches are cut depends on the file and the split alone; neighbours of one row group are
+    decoded together."""
+    for (path, row_group, start, batch_rows), members in groupby(splits, _decoded_as):
+        neighbours = list(members)
+        row = start
+        end = max(split.first_row + split.rows for split in neighbours)
+        try:
+            with _open(path) as parquet:
+                for batch in parquet.iter_batches(batch_rows, row_groups=[row_group], columns=columns.names()):
+                    for split in neighbours:
+                        first, last = max(row, split.first_row), min(row + batch.num_rows, split.first_row + split.rows)
+                        if first >= last:
+                            continue
+                        for part in _small_batches(batch.slice(first - row, last - first), columns.text):
+                            yield split, first, part
+                            first += part.num_rows
+                    row += batch.num_rows
+                    if row >= end:
+                        break
+        except (pa.ArrowException, OSError) as error:
+            raise InputError(f"{path}, row group {row_group}: cannot be read ({_one_line(error)})") from None
+
+
 def read_split(split: Split, columns: Columns) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """The split's batches of at most 8 MB of text (or one document), each with the index of its first row in the
-    file. Where the batches are cut depends on the file alone."""
+    """The split's batches, each with the index of its first row in the file: see ``read_splits``."""
+    for _, row, batch in read_splits([split], columns):
+        yield row, batch
+
+
+def _decoded_as(split: Split) -> tuple[str, int, int, int]:
+    """(path, row group, its first row, rows to decode at once): equal for splits that are decoded together."""
     row_bytes = max(1, split.text_bytes // max(1, split.rows))
     batch_rows = max(1, min(_BATCH_ROWS, _BATCH_BYTES // row_bytes))
-    row = split.first_row - split.skip
-    end = split.first_row + split.rows
-    try:
-        with _open(split.path) as parquet:
-            for batch in parquet.iter_batches(batch_rows, row_groups=[split.row_group], columns=columns.names()):
-                first, last = max(row, split.first_row), min(row + batch.num_rows, end)
-                wanted = batch.slice(max(0, first - row), max(0, last - first))
-                row += batch.num_rows
-                for part in _small_batches(wanted, columns.text):
-                    if part.num_rows:
-                        yield first, part
-                        first += part.num_rows
-                if row >= end:
-                    break
-    except (pa.ArrowException, OSError) as error:
-        raise InputError(f"{split.path}, row group {split.row_group}: cannot be read ({_one_line(error)})") from None
+    return split.path, split.row_group, split.first_row - split.skip, batch_rows
 
 
 def _small_batches(batch: pa.RecordBatch, text_column: str) -> Iterator[pa.RecordBatch]:

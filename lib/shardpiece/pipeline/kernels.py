@@ -1,16 +1,20 @@
 """Compiling the Numba kernels ahead of the first task, once per installation and text engine, and saying so."""
 
 import time
+from contextlib import suppress
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 
 import shardpiece
 from shardpiece.errors import ShardpieceError
 from shardpiece.kernel_cache import CACHE_DIRECTORY
 from shardpiece.pipeline.progress import log
+from shardpiece.shards.token_buffer import TokenBuffer
 from shardpiece.text.documents import Documents
 from shardpiece.text.engine import TextEngine
+from shardpiece.tokenizer.tokenizer import Tokenizer
 from shardpiece.train_config import TrainConfig
 from shardpiece.training import trainers
 from shardpiece.training.monitor import Monitor
@@ -39,6 +43,24 @@ def prepare_kernels(engine: TextEngine) -> None:
     seconds = time.monotonic() - began
     if seconds > 2:
         log(f"compiled in {seconds:.0f} s, cached in {CACHE_DIRECTORY}")
+
+
+def prepare_encoding(tokenizer: Tokenizer, dtype: np.dtype) -> None:
+    """``prepare_kernels`` for a tokenizer and shards whose ids are of ``dtype``: its encoder and the copying of ids too."""
+    prepare_kernels(tokenizer.engine)
+    done = Path(CACHE_DIRECTORY) / f"compiled-encode-{tokenizer.fingerprint[:32]}-{dtype.name}"
+    if done.exists():
+        return
+    began = time.monotonic()
+    documents = Documents.from_strings([_SAMPLE[:60], ""])
+    with suppress(ShardpieceError):  # a sample that it has no tokens for
+        tokens, offsets = tokenizer.encode_documents(documents)
+        buffer = TokenBuffer(dtype, tokenizer.vocab_size, (), (), True, len(documents), documents.size)
+        buffer.add(tokens, offsets, documents.offsets)
+    done.touch()
+    seconds = time.monotonic() - began
+    if seconds > 2:
+        log(f"encode: compiled the kernels of this tokenizer in {seconds:.0f} s, cached in {CACHE_DIRECTORY}")
 
 
 def prepare_training(config: TrainConfig) -> None:

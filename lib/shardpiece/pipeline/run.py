@@ -31,7 +31,11 @@ def run_all(config: JobConfig) -> list[StageReport]:
     """Every stage in order, in one Spark session."""
     _check(config)
     with lazy_session(config, "run") as session:
-        return [count.count(session, config), train.train(config, session), encode.encode(session, config)]
+        return [
+            count.count(session, config),
+            train.train(config, session),
+            encode.encode(session, config, config.words_path),
+        ]
 
 
 def places(config: JobConfig) -> dict[str, str]:

@@ -12,7 +12,7 @@ from pyspark import Accumulator
 from pyspark.sql import SparkSession
 
 from shardpiece import storage
-from shardpiece.corpus.splits import Columns, Split, read_split
+from shardpiece.corpus.splits import Columns, Split, read_splits
 from shardpiece.errors import DataError, DocumentError, ExecutorError, InputError, ShardpieceError, one_line
 from shardpiece.text.documents import Documents
 
@@ -79,11 +79,10 @@ def read_documents(
     splits: tuple[Split, ...] | list[Split], columns: Columns, invalid_utf8: str
 ) -> Iterator[tuple[Split, int, pa.RecordBatch, Documents]]:
     """The batches of some splits as (split, first row in file, batch, documents)."""
-    for split in splits:
-        for row, batch in read_split(split, columns):
-            with document_errors(split, row):
-                documents = Documents.from_arrow(batch[columns.text], invalid_utf8)
-            yield split, row, batch, documents
+    for split, row, batch in read_splits(splits, columns):
+        with document_errors(split, row):
+            documents = Documents.from_arrow(batch[columns.text], invalid_utf8)
+        yield split, row, batch, documents
 
 
 @contextmanager

@@ -28,6 +28,7 @@ from shardpiece.pipeline.tasks import plan_key
 from shardpiece.text.engine import TextEngine
 from shardpiece.tokenizer import artifact
 from shardpiece.tokenizer.formats import sentencepiece_tokenizer
+from shardpiece.tokenizer.loading import load
 from shardpiece.tokenizer.pieces import readable
 from shardpiece.tokenizer.tokenizer import Tokenizer
 from shardpiece.training import bpe, report, trainers
@@ -58,10 +59,21 @@ def train(config: JobConfig, session: Callable | None = None) -> StageReport:
     manifest = words.read_manifest(source)
     engine = TextEngine.from_spec(manifest["engine"])
     engine.check_setting(config.engine_settings, f"the word table {source}")
-    base = artifact.load(storage.absolute(config.train.continue_from)) if config.train.continue_from else None
+    base = None
+    if config.train.continue_from:
+        base = load(config.train.continue_from, config.train.continue_pretokenizer)
     settings = config.train.model_dump(
         mode="json",
-        exclude={"words", "output", "vocab_size", "vocab_sizes", "continue_from", "threads", "checkpoint_seconds"},
+        exclude={
+            "words",
+            "output",
+            "vocab_size",
+            "vocab_sizes",
+            "continue_from",
+            "continue_pretokenizer",
+            "threads",
+            "checkpoint_seconds",
+        },
     )
     if base is not None:
         settings["continue_from"] = base.fingerprint

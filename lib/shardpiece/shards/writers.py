@@ -21,9 +21,10 @@ _ROW_GROUP_TOKENS = 4 << 20
 
 @dataclass(frozen=True)
 class TokenBatch:
-    """``ids``: string array; ``tokens``: int32; ``offsets``: int64 [documents + 1] into tokens, from 0."""
+    """``ids``: string array, None for a format without ids; ``tokens``: integers, as ``shard_dtype`` says or int32;
+    ``offsets``: int64 [documents + 1] into tokens, from 0."""
 
-    ids: pa.Array
+    ids: pa.Array | None
     tokens: np.ndarray
     offsets: np.ndarray
 
@@ -43,6 +44,11 @@ class ShardFile:
 def token_dtype(vocab_size: int) -> np.dtype:
     """The smallest of uint16 and uint32 that holds every id below ``vocab_size``, special tokens included."""
     return np.dtype("<u2") if vocab_size <= 1 << 16 else np.dtype("<u4")
+
+
+def shard_dtype(shard_format: str, vocab_size: int) -> np.dtype:
+    """What the ids in a shard of this format are."""
+    return token_dtype(vocab_size) if shard_format == "bin" else np.dtype(np.int32)
 
 
 def write_shard(
@@ -104,7 +110,8 @@ def _write_bin(directory: str, name: str, vocab_size: int, batches: Iterator[Tok
     def write_tokens(file) -> None:
         total = 0
         for batch in batches:
-            file.write(batch.tokens.astype(dtype).tobytes())
+            if len(batch.tokens):
+                file.write(batch.tokens.astype(dtype, copy=False).data)
             ends.append(batch.offsets[1:] + total)
             total += len(batch.tokens)
 

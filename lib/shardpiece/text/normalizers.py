@@ -89,6 +89,14 @@ class Normalizer:
         return hashlib.sha256(storage.canonical_json(self.spec)).hexdigest()
 
     @cached_property
+    def kept_symbols(self) -> frozenset[str]:
+        """Texts that come out of it as they are, wherever they stand."""
+        last = self._settings[-1]
+        return frozenset(
+            last["user_defined_symbols"] if len(self._settings) == 1 and "user_defined_symbols" in last else ()
+        )
+
+    @cached_property
     def _steps(self) -> list[Step]:
         return [_STEPS[step["type"]](step) for step in self._settings]
 

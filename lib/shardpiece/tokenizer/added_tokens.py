@@ -117,7 +117,12 @@ class AddedTokenCutter:
         plain = [token for token in tokens if not token.normalized]
         normal = [token for token in tokens if token.normalized]
         self._plain = _Pass(plain, [token.text.encode() for token in plain])
-        texts = [token.text if normalizer is None else normalizer.normalize_text(token.text) for token in normal]
+        # A normalizer leaves symbols alone that it was made to keep, but puts its prefix before them.
+        kept = () if normalizer is None else normalizer.kept_symbols
+        texts = [
+            token.text if normalizer is None or token.text in kept else normalizer.normalize_text(token.text)
+            for token in normal
+        ]
         if "" in texts:
             token = normal[texts.index("")].text
             raise FormatError(

@@ -6,12 +6,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from shardpiece.errors import FormatError
+from shardpiece.kernel_cache import read_only
 from shardpiece.text.normalization.tables import two_stages
 from shardpiece.text.unicode_sets import CODE_POINTS
 from shardpiece.tokenizer import double_array_kernels as trie
 from shardpiece.tokenizer import pair_kernels as k
 from shardpiece.tokenizer import symbol_kernels as s
 from shardpiece.tokenizer.greedy_kernels import shorter_tokens
+from shardpiece.tokenizer.word_cache import cache_lines
 
 _NOTHING = np.empty(0, np.int32)
 
@@ -67,7 +69,7 @@ class BPETables:
         unknown = {unk, *fallback.tolist()} - {-1}
         alone = not unknown or not np.isin(model.merges, sorted(unknown)).any()
         if not marked and not model.drop_unknown and alone:
-            symbols, starts = _vocabulary_symbols(model, places, pages)
+            symbols, starts = (read_only(array) for array in _vocabulary_symbols(model, places, pages))
             k.token_trees(symbols, starts, left, right, model.merged, pairs, tree, rank_of, plain)
             rank_of[sorted(unknown)] = k.UNREACHABLE
             made = rank_of[model.merged] == np.arange(len(left))
@@ -85,10 +87,12 @@ class BPETables:
             first, second = byte_of[model.merges].T
             ranks = np.flatnonzero((first >= 0) & (second >= 0))[::-1]  # of equal pairs the lowest rank stays
             byte_pairs[first[ranks] << 8 | second[ranks]] = ranks
-        return cls(
+        tables = (
             byte_id, byte_pairs, pages, places, fallback, unk, flags, pairs, model.merged, tree, rank_of, plain, symbols,
             starts, cells, shorter, lengths, rank_of != k.UNREACHABLE,
         )  # fmt: skip
+        # Kernels are compiled for arrays that cannot be written to, and once more for others.
+        return cls(*(read_only(table) if isinstance(table, np.ndarray) else table for table in tables))
 
 
 def pair_table(left: np.ndarray, right: np.ndarray, merged: np.ndarray, wanted: np.ndarray | None = None) -> np.ndarray:
@@ -97,7 +101,8 @@ def pair_table(left: np.ndarray, right: np.ndarray, merged: np.ndarray, wanted: 
     if max(len(left), int(merged.max(initial=0))) > k.MOST:
         raise FormatError(f"a BPE with more than {k.MOST:,} tokens or merges is not supported")
     wanted = np.ones(len(left), np.bool_) if wanted is None else wanted
-    pairs = np.full(1 << max(4, (2 * int(wanted.sum())).bit_length()), k.EMPTY, np.uint64)
+    pairs = cache_lines(8 << max(4, (2 * int(wanted.sum())).bit_length()))
+    pairs[:] = k.EMPTY
     k.fill_pairs(left, right, merged, wanted, pairs)
     return pairs
 

@@ -12,6 +12,7 @@ from itertools import groupby
 from shardpiece.errors import ConfigError, FormatError
 from shardpiece.text.engine import TextEngine
 from shardpiece.text.normalizers import Normalizer, normalizer
+from shardpiece.tokenizer import sentencepiece_decoder
 from shardpiece.tokenizer.formats.byte_alphabet import text_bytes
 from shardpiece.tokenizer.model import Model
 
@@ -27,6 +28,7 @@ STEPS: dict[str, dict[str, type]] = {
     "strip": {"content": str, "start": int, "stop": int},
     "ctc": {"pad_token": str, "word_delimiter_token": str, "cleanup": bool},
     "spaces": {},
+    "sentencepiece": sentencepiece_decoder.SETTINGS,
 }
 # English put together again, in this order (Hugging Face's ``cleanup``).
 _CLEANUP = (
@@ -47,7 +49,8 @@ class Decoder:
     to nothing. "bpe": ``suffix`` to a space, of the last text to nothing. "byte_fallback": neighbouring <0x..> to the text
     of these bytes, or to as many U+FFFD. "fuse": all texts to one. "replace": as in normalizers. "strip": ``content``, a
     character, up to ``start`` times from the front of every text and ``stop`` times from its end. "ctc": equal neighbours to
-    one, then without ``pad_token``. "spaces": all texts to one with spaces between.
+    one, then without ``pad_token``. "spaces": all texts to one with spaces between. "sentencepiece": see
+    ``sentencepiece_decoder``.
 
     Raises FormatError for steps that are none of these.
     """
@@ -115,6 +118,8 @@ def _step(step: dict) -> Callable[[list[str]], list[str]]:
             return lambda texts: [_strip(text, step["content"], step["start"], step["stop"]) for text in texts]
         case "ctc":
             return lambda texts: _ctc(texts, step["pad_token"], step["word_delimiter_token"], step["cleanup"])
+        case "sentencepiece":
+            return sentencepiece_decoder.decoder(step)
     return lambda texts: [" ".join(texts)]
 
 

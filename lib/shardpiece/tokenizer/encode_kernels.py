@@ -14,10 +14,12 @@ are to be found first, else empty; ``tokens`` (int32), ``ranks`` (int64), ``dead
 
 import numpy as np
 
+from shardpiece.intrinsics import get, put
 from shardpiece.kernel_cache import kernel, plain_kernel
 from shardpiece.text.normalization.character_kernels import decode
 from shardpiece.tokenizer.greedy_kernels import encode_greedy
-from shardpiece.tokenizer.pair_kernels import merge_ranked, merge_scan
+from shardpiece.tokenizer.lane_kernels import NO_MERGE, NOTHING, TOGETHER, alive_tokens, merge_together, pack_rank
+from shardpiece.tokenizer.pair_kernels import merge_ranked, merge_scan, pair_rank
 from shardpiece.tokenizer.piece_kernels import find
 from shardpiece.tokenizer.symbol_kernels import merge_long, unknown_symbols, word_symbols
 from shardpiece.tokenizer.word_cache_kernels import (
@@ -26,6 +28,7 @@ from shardpiece.tokenizer.word_cache_kernels import (
     STATE_LONG_MISSES,
     STATE_SHORT_MISSES,
     STATE_UNCACHED,
+    find_words,
     keep_long,
     keep_short,
     prepare_words,
@@ -107,6 +110,36 @@ def encode_word(
     )  # fmt: skip
 
 
+@plain_kernel
+def load_word(
+    data, start, end, byte_id, byte_pairs, pages, places, fallback, unk, flags, pairs, whole, pieces, piece_offsets, tokens,
+    lane_tokens, lane_ranks, base,
+):  # fmt: skip
+    """The symbols of a word of at most 15 bytes into lane_tokens[base:] and the ranks of neighbours into
+    lane_ranks[base:base + 16]; returns the number of symbols."""
+    for p in range(16):
+        put(lane_ranks, base + p, NO_MERGE)
+    if len(whole) > 0:
+        token = find(data, start, end, pieces, piece_offsets, whole)
+        if token >= 0:
+            put(lane_tokens, base, np.int32(token))
+            return np.int64(1)
+    if len(byte_id) > 0:
+        n = end - start
+        for p in range(n):
+            put(lane_tokens, base + p, get(byte_id, np.int64(get(data, start + p))))
+        for p in range(n - 1):
+            pair = (np.int64(get(data, start + p)) << 8) | np.int64(get(data, start + p + 1))
+            put(lane_ranks, base + p, pack_rank(np.int64(get(byte_pairs, pair)), p))
+        return n
+    n = word_symbols(data, start, end, pages, places, fallback, unk, flags, tokens)
+    for p in range(n):
+        put(lane_tokens, base + p, get(tokens, p))
+    for p in range(n - 1):
+        put(lane_ranks, base + p, pack_rank(pair_rank(get(tokens, p), get(tokens, p + 1), pairs), p))
+    return n
+
+
 @kernel
 def encode_words(
     data, word_ends, document_ends, first_byte, byte_id, byte_pairs, pages, places, fallback, unk, flags, pairs, merged,
@@ -121,6 +154,13 @@ def encode_words(
     lows = np.empty(BLOCK, np.uint64)
     highs = np.empty(BLOCK, np.uint64)
     buckets = np.empty(BLOCK, np.int64)
+    entries = np.empty(BLOCK, np.int64)
+    missing = np.empty(BLOCK + 1, np.int64)
+    lane_tokens = np.empty(16 * TOGETHER, np.int32)
+    lane_ranks = np.empty(16 * TOGETHER, np.uint32)
+    alive = np.empty(TOGETHER, np.uint64)
+    changed = np.empty(TOGETHER, np.int64)
+    active = np.empty(TOGETHER, np.int64)
     n_words = len(word_ends)
     n_documents = len(document_ends)
     at = np.int64(0)
@@ -131,6 +171,24 @@ def encode_words(
         prepared = prepare_words(
             data, word_ends, first, last, prepared, lows, highs, buckets, short_table, long_table
         )  # fmt: skip
+        n_missing = find_words(last - first, lows, highs, buckets, entries, short_table, missing)
+        for batch in range(0, n_missing, TOGETHER):
+            m = min(TOGETHER, n_missing - batch)
+            for j in range(m):
+                i = missing[batch + j]
+                start = word_ends[first + i - 1] if first + i > 0 else np.int64(first_byte)
+                n = load_word(
+                    data, start, word_ends[first + i], byte_id, byte_pairs, pages, places, fallback, unk, flags, pairs,
+                    whole, pieces, piece_offsets, tokens, lane_tokens, lane_ranks, 16 * j,
+                )  # fmt: skip
+                lane_tokens[16 * j + n] = NOTHING
+                alive[j] = (np.uint64(2) << np.uint64(n)) - np.uint64(1)
+            merge_together(m, lane_tokens, lane_ranks, alive, changed, active, pairs, merged)
+            for j in range(m):
+                i = missing[batch + j]
+                n = alive_tokens(lane_tokens, 16 * j, alive[j], tokens)
+                keep_short(lows[i], highs[i], buckets[i], tokens, 0, n, short_table, ring_tokens, state)
+        state[STATE_SHORT_MISSES] += n_missing
         w = np.int64(first)
         while w < last:
             while d < n_documents and document_ends[d] <= w:
@@ -138,7 +196,7 @@ def encode_words(
                 d += 1
             stop = min(last, document_ends[d]) if d < n_documents else last
             i, at = recall_words(
-                w - first, stop - first, lows, highs, buckets, short_table, ring_tokens, state, out, at
+                w - first, stop - first, lows, highs, entries, short_table, ring_tokens, state, out, at
             )  # fmt: skip
             w = first + i
             if w == stop:
@@ -168,7 +226,6 @@ def encode_words(
                         rank_of, plain, symbols, starts, seen, cells, shorter, lengths, tokens, ranks, dead, out, at,
                     )  # fmt: skip
                 if bucket >= 0:
-                    state[STATE_SHORT_MISSES] += 1
                     keep_short(lows[i], highs[i], bucket, out, at, m, short_table, ring_tokens, state)
                 elif bucket == NO_BUCKET:
                     state[STATE_UNCACHED] += 1

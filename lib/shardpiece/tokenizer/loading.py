@@ -6,7 +6,7 @@ What cannot be read exactly is a FormatError that names the part: nothing is gue
 import json
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from shardpiece import storage
@@ -134,6 +134,12 @@ def _file_in(path: str, format: str | None) -> str:
                 return storage.join(path, found[0])
     artifact.read_metadata(path)  # says what is missing
     raise FormatError(f"{path}: no tokenizer here of format {format}")
+
+
+def candidates(names: Sequence[str]) -> list[str]:
+    """Of the names of a directory those that ``load`` would take for a tokenizer, in its order."""
+    own = [name for name in names if name == artifact.METADATA_FILE]
+    return own + [name for pattern in _NAMES for name in names if re.fullmatch(pattern, name)]
 
 
 def _has_format(path: str, format: str) -> bool:

@@ -1,19 +1,21 @@
 """Numba kernels of the merges of a BPE: which pairs of tokens merge at which rank, what tokens are made of, and whether
 two tokens can stand side by side.
 
-``pairs`` (uint64, a power of two of them, at most half used): left << 42 | right << 21 | rank, EMPTY where there is
+``pairs`` (uint64, a power of two of buckets of 8, each a cache line, at most half used): left << 42 | right << 21 | rank,
+in the first free place of the bucket that the pair's hash says, or of the next one when it is full; EMPTY where there is
 nothing. Ids and ranks are below 2^21. ``merged`` (int32): the token that each rank makes. NO_RANK is larger than any rank.
 """
 
 import numpy as np
 
-from shardpiece.intrinsics import MIX_1, MIX_2, get, put
+from shardpiece.intrinsics import MIX_1, MIX_2, get, matches_of_8, prefetch, put, trailing_zeros
 from shardpiece.kernel_cache import kernel, plain_kernel
 
 NO_RANK = np.int64(1 << 21)
-MOST = (1 << 21) - 1
+MOST = (1 << 21) - 2  # the one above stands for none
 EMPTY = np.uint64(0xFFFFFFFFFFFFFFFF)
-_42, _21, _1 = np.uint64(42), np.uint64(21), np.uint64(1)
+_21, _1 = np.uint64(21), np.uint64(1)
+_ZERO = np.uint64(0)
 _LOW_21 = np.uint64((1 << 21) - 1)
 _SHIFT = np.uint64(40)
 BASE = np.int32(-1)
@@ -21,35 +23,45 @@ UNREACHABLE = np.int32(-2)
 NEVER_SEEN = np.uint64(0xFFFFFFFFFFFFFFFF)
 
 
+@plain_kernel
+def pair_bucket(key, pairs):
+    """Where the bucket of left << 21 | right begins."""
+    return np.int64((key * MIX_1) >> _SHIFT) * 8 & np.int64(len(pairs) - 8)
+
+
 @kernel
 def fill_pairs(left, right, merged, wanted, pairs):
     """Enter the merges r = (left[r], right[r]) that make a token they are ``wanted`` for (bool); of equal pairs the first,
     lower rank counts."""
-    mask = np.int64(len(pairs) - 1)
     for r in range(len(left)):
         if not wanted[r]:
             continue
         key = (np.uint64(left[r]) << _21) | np.uint64(right[r])
-        q = np.int64((key * MIX_1) >> _SHIFT) & mask
+        q = pair_bucket(key, pairs)
         while pairs[q] != EMPTY and (pairs[q] >> _21) != key:
-            q = (q + 1) & mask
+            q = (q + 1) & np.int64(len(pairs) - 1)
         if pairs[q] == EMPTY:
             pairs[q] = (key << _21) | np.uint64(r)
 
 
 @plain_kernel
+def prefetch_pair(a, b, pairs):
+    """Ask for the cache line where ``pair_rank`` will look."""
+    prefetch(pairs, pair_bucket((np.uint64(a) << _21) | np.uint64(b), pairs))
+
+
+@plain_kernel
 def pair_rank(a, b, pairs):
-    """The rank (int64) of merging token a with token b, NO_RANK if there is none."""
+    """The rank (int64) of merging token a with token b, NO_RANK if there is none. Whether there is one is no branch: it
+    could not be predicted."""
     key = (np.uint64(a) << _21) | np.uint64(b)
-    mask = np.int64(len(pairs) - 1)
-    q = np.int64((key * MIX_1) >> _SHIFT) & mask
-    while True:
-        found = get(pairs, q)
-        if (found >> _21) == key:
-            return np.int64(found & _LOW_21)
-        if found == EMPTY:
-            return NO_RANK
-        q = (q + 1) & mask
+    q = pair_bucket(key, pairs)
+    matches = matches_of_8(pairs, q, _21, key)
+    while np.int64(matches == _ZERO) & np.int64(get(pairs, q + 7) != EMPTY):
+        q = (q + 8) & np.int64(len(pairs) - 8)
+        matches = matches_of_8(pairs, q, _21, key)
+    found = np.int64(get(pairs, q + (trailing_zeros(matches) & 7)) & _LOW_21)
+    return found if matches != _ZERO else NO_RANK
 
 
 @plain_kernel

@@ -1,33 +1,80 @@
 """Numba kernels of the Unigram encoder: words in, the most probable pieces out (Viterbi 1967 over a trie, Kudo 2018).
 
-Scores are float64. A path replaces another one only when its score is strictly higher, and paths to a place are met in
-the order of where their last piece begins: of equal paths the one with the longest last piece wins, as in SentencePiece.
+A path replaces another one only when its score is strictly higher, and paths to a place are met in the order of where
+their last piece begins: of equal paths the one with the longest last piece wins, as in SentencePiece.
 
-``nodes``: trie_kernels.NODE, the trie over the pieces' bytes; weight is the piece's score, -inf where no piece ends.
-``ids``: int32 [slots], the piece that ends at each node. ``byte_ids``: int32 [256], -1 for bytes without a piece.
+Two arithmetics. *Wide*: float64, every word for itself, as Hugging Face adds up. *Narrow*: as SentencePiece's
+EncodeOptimized (0.2.3): float32 along the whole document, each sum rounded before it is compared; and wherever the best sum
+up to a character lies beyond ±RESET, it is taken from all sums that lie ahead.
 
-Cache: laid out as in ``encode_kernels``.
+Segments. Words are cut further before a ▁ that no piece has right behind the character that stands before it: no piece
+crosses such a border, every path visits it, and what lies behind depends on the sum so far alone.
+
+Cache. A segment's best path is found by sums from 0 in float64 and kept with how far it may be trusted. Let P be that path,
+T its sum, m the distance to the second best, N the number of characters, S the sum so far, and h half an ulp at the
+largest magnitude M that a sum in the segment has. A sum kept for a place, F, is at least c - h and at most c' + h, c being
+the largest candidate and c' the one that is kept (a kept sum never falls, and a candidate is kept where it is larger).
+Along P therefore F(end) >= S + T - |P| h; along the path Q that is walked back, F(end) <= S + T(Q) + |Q| h; so T(Q) >= T -
+(|P| + |Q|) h, and |Q| <= N: whenever m > (|P| + N) h, Q is P. With h <= M 2^-24 and M <= |S| + W + 1, W being the largest
+magnitude of a best sum from 0, this is |S| < m 2^24 / (|P| + N) - W - 1; where no sum passes RESET none is reset. The
+bound is kept as one of the LIMITS. Where it does not hold, the arithmetic itself is followed from S on. S is followed
+exactly: along the kept path F is the rounded sum of its scores.
+
+``nodes``: uint64 [slots], the trie over the pieces' bytes (see ``trie_kernels``): the parent's slot in the low half, twice
+the base and whether a piece ends here in the high one. ``weights`` (float64) and ``ids`` (int32), both [slots]: the score
+and the id of the piece that ends at a node. ``byte_ids``: int32 [256], -1 for bytes without a piece.
+
+``short``: uint64 [buckets * 8], two entries of 32 bytes to a bucket: up to 15 bytes after an optional ▁, and up to four
+ids. ``long``: uint64 [buckets * 32], two entries of 128 bytes: up to 64 bytes, up to twelve pieces, UNKNOWN among them. A
+new entry takes the place of the older one.
 """
 
 import numpy as np
 
-from shardpiece.intrinsics import hash_bytes, same_bytes
+from shardpiece.intrinsics import (
+    MIX_1,
+    MIX_2,
+    get,
+    hash_bytes,
+    load_key,
+    mask_of_range,
+    prefetch,
+    put,
+    trailing_zeros,
+)
 from shardpiece.kernel_cache import kernel, plain_kernel
 
-CACHED_WORD = 256
-STATE_ENTRIES = 0
-STATE_BYTES = 1
-STATE_TOKENS = 2
-STATE_MISSES = 3
-STATE_RESETS = 4
-STATE_SIZE = 5
 NO_UNKNOWN = -1
+RESET = 100000.0
+LIMITS = np.array(
+    [0.0, *(2.0**e for e in range(4, 17)), 8e4, 9e4, 9.5e4, 9.8e4, 9.9e4, 9.95e4, 9.99e4]
+    + [2.0**e for e in range(18, 40, 2)]
+)
+"""float64 [32]; those beyond RESET serve the wide arithmetic."""
+
+LONG_SEGMENT = 64
+LONG_TOKENS = 12
+UNKNOWN = np.int32(-1)
+BLOCK = 512
+
+STATE_MISSES = 0
+STATE_EXACT = 1
+STATE_SIZE = 2
 
 _NONE = -np.inf
 _UNREACHED = np.int32(-2)
-_UNKNOWN = np.int32(-1)
-_LOW_32 = np.int64(0xFFFFFFFF)
+_LOW_32 = np.uint64(0xFFFFFFFF)
+_LOW_27 = np.uint64(0x7FFFFFF)
+_ID_BITS = np.uint64(27)
+_SHIFT_32 = np.uint64(32)
+_SHIFT_56 = np.uint64(56)
+_ONE = np.uint64(1)
 _SEED = np.uint64(0)
+
+FIRST_OF_WORD = 1
+LAST_OF_WORD = 2
+IS_SHORT = 4
+IS_LONG = 8
 
 
 @plain_kernel
@@ -39,76 +86,289 @@ def character_bytes(data, i, end):
 
 
 @plain_kernel
-def segment(data, start, end, nodes, ids, unknown_score, unk_id, byte_ids, best, node_at, begin_at, out, at):
-    """The best pieces of data[start:end] into out[at:]; returns their number, or NO_UNKNOWN for a character that the
-    model cannot spell when there is no unk_id (< 0). ``best`` (float64), ``node_at`` and ``begin_at`` (int32): scratch
-    of at least end - start + 1."""
+def is_mark(data, i):
+    """Whether ▁ stands at data[i]; the caller guarantees i + 3 <= len(data)."""
+    return data[i] == 0xE2 and data[i + 1] == 0x96 and data[i + 2] == 0x81
+
+
+@plain_kernel
+def is_border(data, i, end, joins, mark_joins):
+    """Whether ▁ stands at data[i] behind something that no piece has before it; 0 < i is inside of the word."""
+    if i + 3 > end or not is_mark(data, i):
+        return False
+    if i >= 3 and data[i - 1] == 0x81 and is_mark(data, i - 3):
+        return not mark_joins
+    return not joins[data[i - 1]]
+
+
+@plain_kernel
+def segment_end(data, start, end, joins, mark_joins):
+    """Where the segment that begins at ``start`` ends, in a word that ends at ``end``. ``joins``: bool [256], whether some
+    piece has ▁ behind a character (other than ▁, see ``mark_joins``) whose last byte it is."""
+    i = start + 1
+    while i + 64 <= len(data) and i < end:
+        found = mask_of_range(data, i, np.uint8(0), np.uint8(0xE2), np.uint8(1))
+        while found != 0:
+            k = i + trailing_zeros(found)
+            if k >= end:
+                return end
+            if is_border(data, k, end, joins, mark_joins):
+                return k
+            found &= found - _ONE
+        i += 64
+    while i < end:
+        if data[i] == 0xE2 and is_border(data, i, end, joins, mark_joins):
+            return i
+        i += 1
+    return end
+
+
+@plain_kernel
+def follow(data, start, end, total, narrow, nodes, weights, unknown_score, best, node_at, begin_at):
+    """The arithmetic itself on data[start:end], from the sum ``total`` on; returns the sum at the end. ``best`` (float64),
+    ``node_at`` and ``begin_at`` (int32): scratch of at least end - start + 1; they receive, for every place, the best sum,
+    the node of the last piece (or UNKNOWN) and where that piece begins."""
     n = end - start
-    best[0] = 0.0
+    best[0] = total
     for j in range(1, n + 1):
         node_at[j] = _UNREACHED
     i = np.int64(0)
+    front = np.int64(0)
     while i < n:
         score = best[i]
+        if narrow and (score < -RESET or score > RESET):
+            for k in range(i, front + 1):
+                if k == i or node_at[k] != _UNREACHED:
+                    best[k] = np.float64(np.float32(best[k] - score))
+            score = 0.0
         single = character_bytes(data, start + i, end)
         has_single = False
         node = np.int64(0)
+        base = np.int64(get(nodes, 0) >> np.uint64(33))
         j = i
         while j < n:
-            t = np.int64(nodes[node].base) + np.int64(data[start + j])
-            if nodes[t].check != node:
+            t = base + np.int64(get(data, start + j))
+            unit = get(nodes, t)
+            if np.int64(unit & _LOW_32) != node:
                 break
             node = t
+            base = np.int64(unit >> np.uint64(33))
             j += 1
-            weight = nodes[t].weight
-            if weight != _NONE:
+            if (unit >> _SHIFT_32) & _ONE:
                 if j - i == single:
                     has_single = True
-                if node_at[j] == _UNREACHED or score + weight > best[j]:
-                    best[j] = score + weight
+                candidate = score + get(weights, t)
+                if narrow:
+                    candidate = np.float64(np.float32(candidate))
+                if node_at[j] == _UNREACHED or candidate > best[j]:
+                    best[j] = candidate
                     node_at[j] = t
                     begin_at[j] = i
+                front = max(front, j)
         if not has_single:
             j = i + single
-            if node_at[j] == _UNREACHED or score + unknown_score > best[j]:
-                best[j] = score + unknown_score
-                node_at[j] = _UNKNOWN
+            candidate = score + unknown_score
+            if narrow:
+                candidate = np.float64(np.float32(candidate))
+            if node_at[j] == _UNREACHED or candidate > best[j]:
+                best[j] = candidate
+                node_at[j] = UNKNOWN
                 begin_at[j] = i
+            front = max(front, j)
         i += single
+    return best[n]
 
-    # Once backwards for the number of tokens, once more to write them from the end.
-    m = np.int64(0)
-    for write in range(2):
-        tail = at + m
-        m = np.int64(0)
-        fused = False
-        j = n
-        while j > 0:
-            i = np.int64(begin_at[j])
-            if node_at[j] != _UNKNOWN:
-                m += 1
-                if write:
-                    out[tail - m] = ids[node_at[j]]
-                fused = False
+
+@plain_kernel
+def two_best(data, start, end, nodes, weights, unknown_score, best, second, node_at, begin_at):
+    """As ``follow`` from 0 in float64, with the second best sum at every place in ``second`` (-inf: there is one path).
+    Returns (the largest magnitude of a best sum, number of characters)."""
+    n = end - start
+    best[0] = 0.0
+    second[0] = _NONE
+    for j in range(1, n + 1):
+        best[j] = _NONE
+        second[j] = _NONE
+    i = np.int64(0)
+    widest = 0.0
+    characters = np.int64(0)
+    while i < n:
+        score = best[i]
+        below = second[i]
+        widest = max(widest, abs(score))
+        characters += 1
+        single = character_bytes(data, start + i, end)
+        has_single = False
+        node = np.int64(0)
+        base = np.int64(get(nodes, 0) >> np.uint64(33))
+        j = i
+        while j < n:
+            t = base + np.int64(get(data, start + j))
+            unit = get(nodes, t)
+            if np.int64(unit & _LOW_32) != node:
+                break
+            node = t
+            base = np.int64(unit >> np.uint64(33))
+            j += 1
+            if (unit >> _SHIFT_32) & _ONE:
+                if j - i == single:
+                    has_single = True
+                weight = get(weights, t)
+                candidate = score + weight
+                if candidate > best[j]:
+                    second[j] = max(best[j], below + weight)
+                    best[j] = candidate
+                    node_at[j] = t
+                    begin_at[j] = i
+                else:
+                    second[j] = max(second[j], candidate)
+        if not has_single:
+            j = i + single
+            candidate = score + unknown_score
+            if candidate > best[j]:
+                second[j] = max(best[j], below + unknown_score)
+                best[j] = candidate
+                node_at[j] = UNKNOWN
+                begin_at[j] = i
             else:
-                spelled = True
-                for k in range(i, j):
-                    spelled = spelled and byte_ids[data[start + k]] >= 0
-                if spelled:
-                    for k in range(j - 1, i - 1, -1):
-                        m += 1
-                        if write:
-                            out[tail - m] = byte_ids[data[start + k]]
-                    fused = False
-                elif unk_id < 0:
-                    return np.int64(NO_UNKNOWN)
-                elif not fused:
-                    m += 1
-                    if write:
-                        out[tail - m] = unk_id
-                    fused = True
-            j = i
+                second[j] = max(second[j], candidate)
+        i += single
+    return max(widest, abs(best[n])), characters
+
+
+@plain_kernel
+def walk_back(n, node_at, begin_at, ids, path):
+    """The pieces of the best path to place ``n`` into ``path`` (int32), the last one first: ids, or UNKNOWN; returns how
+    many there are."""
+    m = np.int64(0)
+    j = n
+    while j > 0:
+        t = node_at[j]
+        path[m] = ids[t] if t >= 0 else UNKNOWN
+        m += 1
+        j = np.int64(begin_at[j])
     return m
+
+
+@plain_kernel
+def write_path(data, start, end, path, m, lengths, unk_id, byte_ids, out, at, fused):
+    """Write the ``m`` pieces of ``path``, the last one first, of data[start:end] as tokens into out[at:]. A run
+    of what has no piece becomes the pieces of its bytes, if all of them have one, else ``unk_id`` once, also together with
+    the run before it (``fused``). ``lengths``: int32, bytes of each piece. Returns (tokens up to here or NO_UNKNOWN, whether
+    they end with such a run)."""
+    position = start
+    k = m - 1
+    while k >= 0:
+        piece = path[k]
+        if piece >= 0 and piece != unk_id:
+            out[at] = piece
+            at += 1
+            position += lengths[piece]
+            fused = False
+            k -= 1
+            continue
+        run = position
+        pieces = 0
+        while k >= 0 and (path[k] < 0 or path[k] == unk_id):
+            piece = path[k]
+            position += lengths[piece] if piece >= 0 else character_bytes(data, position, end)
+            pieces += 1
+            k -= 1
+        spelled = not (pieces == 1 and piece >= 0)
+        i = run
+        while spelled and i < position:
+            spelled = byte_ids[data[i]] >= 0
+            i += 1
+        if spelled:
+            for i in range(run, position):
+                out[at] = byte_ids[data[i]]
+                at += 1
+            fused = False
+        elif unk_id < 0:
+            return np.int64(NO_UNKNOWN), fused
+        else:
+            if not fused:
+                out[at] = unk_id
+                at += 1
+            fused = True
+    return at, fused
+
+
+@plain_kernel
+def level_of(reach, limits):
+    """The last of the limits that is not above ``reach``, 0 when none but 0 is."""
+    level = len(limits) - 1
+    while level > 0 and limits[level] > reach:
+        level -= 1
+    return np.uint64(level)
+
+
+@plain_kernel
+def short_key(data, start, n):
+    """(key, key) of up to 15 bytes behind an optional ▁, of a segment of n bytes; the second is 0 for a longer one."""
+    marked = n >= 3 and is_mark(data, start)
+    if marked:
+        start += 3
+        n -= 3
+    if n > 15:
+        return np.uint64(0), np.uint64(0)
+    first = load_key(data, start, min(n, 8))
+    second = load_key(data, start + 8, n - 8) if n > 8 else np.uint64(0)
+    return first, second | (np.uint64(n + (16 if marked else 0)) << _SHIFT_56)
+
+
+@plain_kernel
+def bucket_of(first, second, buckets):
+    h = (first ^ (second * MIX_2)) * MIX_1
+    return np.int64((h ^ (h >> _SHIFT_32)) & np.uint64(buckets - 1))
+
+
+@plain_kernel
+def put_short(short, q, first, second, path, m, level, empty_id):
+    """Enter a path of up to four pieces into the bucket at ``q``."""
+    for i in range(4):
+        short[q + 4 + i] = short[q + i]
+    short[q] = first
+    short[q + 1] = second
+    one = np.uint64(path[m - 1]) | (level << _ID_BITS)
+    two = np.uint64(path[m - 2] if m > 1 else empty_id) | (np.uint64(m) << _ID_BITS)
+    three = np.uint64(path[m - 3] if m > 2 else empty_id)
+    four = np.uint64(path[m - 4] if m > 3 else empty_id)
+    short[q + 2] = one | (two << _SHIFT_32)
+    short[q + 3] = three | (four << _SHIFT_32)
+
+
+@plain_kernel
+def find_long(long, q, data, start, n, h):
+    """Where the entry of data[start:start + n], whose hash is ``h``, begins in the bucket at ``q``; -1: nowhere."""
+    for way in range(2):
+        e = q + 16 * way
+        if long[e] == h and long[e + 1] & np.uint64(0xFF) == np.uint64(n):
+            i = np.int64(0)
+            while i < n and long[e + 2 + (i >> 3)] == load_key(data, start + i, min(n - i, 8)):
+                i += 8
+            if i >= n:
+                return e
+    return np.int64(-1)
+
+
+@plain_kernel
+def put_long(long, q, data, start, n, h, path, m, level):
+    """Enter a path of up to LONG_TOKENS pieces into the bucket at ``q``."""
+    for i in range(16):
+        long[q + 16 + i] = long[q + i]
+    long[q] = h
+    long[q + 1] = np.uint64(n) | (np.uint64(m) << np.uint64(8)) | (level << np.uint64(16))
+    i = np.int64(0)
+    while i < n:
+        long[q + 2 + (i >> 3)] = load_key(data, start + i, min(n - i, 8))
+        i += 8
+    for k in range(m):
+        half = np.uint64(path[k]) & _LOW_32
+        if k & 1:
+            long[q + 10 + (k >> 1)] |= half << _SHIFT_32
+        else:
+            long[q + 10 + (k >> 1)] = half
 
 
 @kernel
@@ -118,90 +378,205 @@ def segment_words(
     document_ends,
     first_byte,
     nodes,
+    weights,
     ids,
+    scores,
+    lengths,
     unknown_score,
     unk_id,
     byte_ids,
-    slots,
-    cached_bytes,
-    cached_tokens,
+    joins,
+    mark_joins,
+    narrow,
+    limits,
+    short,
+    long,
     state,
     out,
     token_ends,
 ):
-    """Encode all words. ``out`` (int32) must hold as many elements as there are bytes; ``token_ends`` (int64 [n])
-    receives the number of tokens up to and including each document. Returns the number of tokens, or -1 - w for the
-    first word w that holds a character without a token."""
-    room = CACHED_WORD + 1
+    """Encode all words. ``scores``: float64 [pieces + 1], of each id, 0 behind the last one; ``lengths``: int32 [pieces];
+    ``out`` (int32) must hold four elements more than there are bytes; ``token_ends`` (int64 [n]) receives the number of
+    tokens up to and including each document. Returns the number of tokens, or -1 - w for the first word w that holds a
+    character without a token."""
+    room = LONG_SEGMENT + 1
     best = np.empty(room, np.float64)
+    second = np.empty(room, np.float64)
     node_at = np.empty(room, np.int32)
     begin_at = np.empty(room, np.int32)
-    mask = len(slots) - 1
-    most = len(slots) * 2 // 3
+    path = np.empty(room, np.int32)
+
+    starts = np.empty(BLOCK, np.int64)
+    stops = np.empty(BLOCK, np.int64)
+    flags = np.empty(BLOCK, np.uint8)
+    key_1 = np.empty(BLOCK, np.uint64)
+    key_2 = np.empty(BLOCK, np.uint64)
+    places = np.empty(BLOCK, np.int64)
+
+    empty_id = np.int32(len(scores) - 1)
+    short_buckets = len(short) >> 3
+    long_buckets = len(long) >> 5
     at = np.int64(0)
-    start = np.int64(first_byte)
-    w = 0
-    for d in range(len(document_ends)):
-        while w < document_ends[d]:
+    position = np.int64(first_byte)
+    n_words = np.int64(len(word_ends))
+    w = np.int64(0)  # the word that is being cut
+    done = np.int64(0)  # words that are encoded
+    d = np.int64(0)
+    word_begins = True
+    total = 0.0
+    fused = False
+    while d < len(document_ends) and document_ends[d] == 0:
+        token_ends[d] = 0
+        d += 1
+    while w < n_words:
+        count = 0
+        while count < BLOCK and w < n_words:
             end = word_ends[w]
-            n = end - start
-            if n >= room:
-                room = 2 * n
-                best = np.empty(room, np.float64)
-                node_at = np.empty(room, np.int32)
-                begin_at = np.empty(room, np.int32)
-            q = np.int64(-1)
-            h = np.int64(1)
-            if n <= CACHED_WORD:
-                h = np.int64(hash_bytes(data, start, end, _SEED))
-                if h == 0:
-                    h = 1
-                q = h & mask
-                while slots[q, 0] != 0:
-                    if slots[q, 0] == h:
-                        a = slots[q, 1]
-                        if slots[q, 2] >> 32 == n and same_bytes(data, start, cached_bytes, a, n):
-                            break
-                    q = (q + 1) & mask
-            if q >= 0 and slots[q, 0] != 0:
-                a = slots[q, 3]
-                m = slots[q, 2] & _LOW_32
-                for k in range(m):
-                    out[at + k] = cached_tokens[a + k]
-            else:
-                state[STATE_MISSES] += 1
-                m = segment(
-                    data, start, end, nodes, ids, unknown_score, unk_id, byte_ids, best, node_at, begin_at, out, at
-                )
-                if m < 0:
-                    return -1 - np.int64(w)
-                if q >= 0:
-                    if (
-                        state[STATE_ENTRIES] >= most
-                        or state[STATE_BYTES] + n > len(cached_bytes)
-                        or state[STATE_TOKENS] + m > len(cached_tokens)
-                    ):
-                        slots[:, 0] = 0
-                        state[STATE_ENTRIES] = 0
-                        state[STATE_BYTES] = 0
-                        state[STATE_TOKENS] = 0
-                        state[STATE_RESETS] += 1
-                        q = h & mask
-                    a = state[STATE_BYTES]
-                    for k in range(n):
-                        cached_bytes[a + k] = data[start + k]
-                    b = state[STATE_TOKENS]
+            stop = segment_end(data, position, end, joins, mark_joins)
+            n = stop - position
+            flag = np.uint8(FIRST_OF_WORD if word_begins else 0)
+            word_begins = stop == end
+            if word_begins:
+                flag |= np.uint8(LAST_OF_WORD)
+                w += 1
+            starts[count] = position
+            stops[count] = stop
+            second_key = np.uint64(0)
+            if n <= 18:
+                first_key, second_key = short_key(data, position, n)
+                key_1[count] = first_key
+                key_2[count] = second_key
+            if second_key != 0:
+                flag |= np.uint8(IS_SHORT)
+                q = bucket_of(first_key, second_key, short_buckets) << 3
+                prefetch(short, q)
+                places[count] = q
+            elif n <= LONG_SEGMENT:
+                flag |= np.uint8(IS_LONG)
+                h = hash_bytes(data, position, stop, _SEED) | _ONE
+                q = np.int64((h >> _SHIFT_32) & np.uint64(long_buckets - 1)) << 5
+                prefetch(long, q)
+                key_1[count] = h
+                places[count] = q
+            flags[count] = flag
+            position = stop
+            count += 1
+        for s in range(count):
+            flag = flags[s]
+            if narrow:
+                if total < -RESET or total > RESET:
+                    total = 0.0
+            elif flag & FIRST_OF_WORD:
+                total = 0.0
+                fused = False
+            hit = False
+            e = np.int64(-1)
+            level = np.uint64(0)
+            if flag & IS_SHORT:
+                q = places[s]
+                if get(short, q) == key_1[s] and get(short, q + 1) == key_2[s]:
+                    e = q
+                elif get(short, q + 4) == key_1[s] and get(short, q + 5) == key_2[s]:
+                    e = q + 4
+                if e >= 0:
+                    a = get(short, e + 2)
+                    b = get(short, e + 3)
+                    level = (a >> _ID_BITS) & np.uint64(31)
+                    hit = abs(total) < limits[np.int64(level)] or (not narrow and total == 0.0)
+                    if hit:
+                        one = np.int64(a & _LOW_27)
+                        two = np.int64((a >> _SHIFT_32) & _LOW_27)
+                        three = np.int64(b & _LOW_27)
+                        four = np.int64(b >> _SHIFT_32)
+                        put(out, at, np.int32(one))
+                        put(out, at + 1, np.int32(two))
+                        put(out, at + 2, np.int32(three))
+                        put(out, at + 3, np.int32(four))
+                        at += np.int64(a >> np.uint64(59))
+                        if narrow:
+                            t32 = np.float32(total)
+                            t32 += np.float32(get(scores, one))
+                            t32 += np.float32(get(scores, two))
+                            t32 += np.float32(get(scores, three))
+                            t32 += np.float32(get(scores, four))
+                            total = np.float64(t32)
+                        else:
+                            total += get(scores, one)
+                            total += get(scores, two)
+                            total += get(scores, three)
+                            total += get(scores, four)
+                        fused = False
+            if not hit:
+                start = starts[s]
+                stop = stops[s]
+                n = stop - start
+                known = e >= 0  # in the cache, only not to be trusted here
+                m = np.int64(0)
+                q = places[s]
+                h = key_1[s]
+                if not known and n <= LONG_SEGMENT:
+                    if flag & IS_SHORT:
+                        h = hash_bytes(data, start, stop, _SEED) | _ONE
+                        q = np.int64((h >> _SHIFT_32) & np.uint64(long_buckets - 1)) << 5
+                    e = find_long(long, q, data, start, n, h)
+                    if e >= 0:
+                        known = True
+                        packed = long[e + 1]
+                        level = (packed >> np.uint64(16)) & np.uint64(31)
+                        hit = abs(total) < limits[np.int64(level)] or (not narrow and total == 0.0)
+                        if hit:
+                            m = np.int64((packed >> np.uint64(8)) & np.uint64(0xFF))
+                            for k in range(m):
+                                half = long[e + 10 + (k >> 1)]
+                                path[k] = np.int32(np.int64((half >> _SHIFT_32) if k & 1 else (half & _LOW_32)))
+                if not known and n <= LONG_SEGMENT:
+                    state[STATE_MISSES] += 1
+                    widest, characters = two_best(
+                        data, start, stop, nodes, weights, unknown_score, best, second, node_at, begin_at
+                    )
+                    m = walk_back(n, node_at, begin_at, ids, path)
+                    margin = best[n] - second[n] - 1e-12 * (widest + 1.0)
+                    reach = (
+                        margin * (2.0**24 if narrow else 2.0**53) / (1.01 * np.float64(m + characters)) - widest - 1.0
+                    )
+                    if narrow:
+                        reach = min(reach, RESET - widest - 1.0)
+                    level = level_of(reach, limits)
+                    fits = (flag & IS_SHORT) != 0 and m <= 4
                     for k in range(m):
-                        cached_tokens[b + k] = out[at + k]
-                    slots[q, 0] = h
-                    slots[q, 1] = a
-                    slots[q, 2] = (n << 32) | m
-                    slots[q, 3] = b
-                    state[STATE_ENTRIES] += 1
-                    state[STATE_BYTES] += n
-                    state[STATE_TOKENS] += m
-            at += m
-            w += 1
-            start = end
-        token_ends[d] = at
+                        fits = fits and path[k] >= 0 and path[k] != unk_id
+                    if fits:
+                        put_short(short, places[s], key_1[s], key_2[s], path, m, level, empty_id)
+                    elif m <= LONG_TOKENS:
+                        put_long(long, q, data, start, n, h, path, m, level)
+                    hit = abs(total) < limits[np.int64(level)] or (not narrow and total == 0.0)
+                if hit:
+                    for k in range(m - 1, -1, -1):
+                        total += unknown_score if path[k] < 0 else scores[path[k]]
+                        if narrow:
+                            total = np.float64(np.float32(total))
+                else:
+                    state[STATE_EXACT] += 1
+                    if n >= room:
+                        room = 2 * n
+                        best = np.empty(room, np.float64)
+                        second = np.empty(room, np.float64)
+                        node_at = np.empty(room, np.int32)
+                        begin_at = np.empty(room, np.int32)
+                        path = np.empty(room, np.int32)
+                    total = follow(
+                        data, start, stop, total, narrow, nodes, weights, unknown_score, best, node_at, begin_at
+                    )
+                    m = walk_back(n, node_at, begin_at, ids, path)
+                written, fused = write_path(data, start, stop, path, m, lengths, unk_id, byte_ids, out, at, fused)
+                if written < 0:
+                    return -1 - done
+                at = written
+            if flag & LAST_OF_WORD:
+                done += 1
+                while d < len(document_ends) and document_ends[d] <= done:
+                    token_ends[d] = at
+                    d += 1
+                    total = 0.0
+                    fused = False
     return at

@@ -13,14 +13,14 @@ class WordCache:
 
     def __init__(self, cache_bytes: int = 64 << 20):
         unit = 1 << max(12, (cache_bytes // 8).bit_length() - 1)
-        self.short_table = _lines(4 * unit)
-        self.long_table = _lines(unit)
+        self.short_table = cache_lines(4 * unit)
+        self.long_table = cache_lines(unit)
         self.ring_bytes = np.zeros(unit, np.uint8)
         self.ring_tokens = np.zeros(unit // 4, np.int32)
         self.state = np.zeros(k.STATE_SIZE, np.int64)
 
 
-def _lines(size: int) -> np.ndarray:
+def cache_lines(size: int) -> np.ndarray:
     """Zeros, uint64, of ``size`` bytes, from the beginning of a cache line."""
     array = np.zeros(size // 8 + 8, np.uint64)
     skip = -array.ctypes.data % _LINE // 8

@@ -48,18 +48,16 @@ _LOW_32 = np.int64(0xFFFFFFFF)
 _ONE = np.uint64(1)
 _ZERO = np.uint64(0)
 _SEED = np.uint64(0)
+# By length, the bytes of a word in its two integers.
+_LOW_MASKS = np.array([2 ** (8 * min(n, 8)) - 1 for n in range(SHORT + 1)], np.uint64)
+_HIGH_MASKS = np.array([2 ** (8 * max(n - 8, 0)) - 1 for n in range(SHORT + 1)], np.uint64)
 
 
 @plain_kernel
 def short_key(data, start, n):
     """The two integers of a word of n <= SHORT bytes, count of tokens 0."""
     if start + 16 <= len(data):
-        lo, hi = load64(data, start), load64(data, start + 8)
-        if n < 8:
-            lo &= (_ONE << np.uint64(8 * n)) - _ONE
-            hi = _ZERO
-        else:
-            hi &= (_ONE << np.uint64(8 * (n - 8))) - _ONE
+        lo, hi = load64(data, start) & get(_LOW_MASKS, n), load64(data, start + 8) & get(_HIGH_MASKS, n)
     else:
         lo = load_key(data, start, min(n, 8))
         hi = load_key(data, start + 8, n - 8) if n > 8 else _ZERO
@@ -113,13 +111,17 @@ def make_room(table, bucket):
 
 @plain_kernel
 def keep_short(lo, hi, bucket, out, at, n, short_table, ring_tokens, state):
-    """Enter a short word with its n tokens out[at:at + n]; a word with none is not kept."""
-    if n == 0:
-        return
-    make_room(short_table, bucket)
+    """Enter a short word with its n tokens out[at:at + n], or enter them into its place in the bucket."""
+    entry = bucket
+    if ((get(short_table, bucket) ^ lo) | ((get(short_table, bucket + 1) ^ hi) << _4)) != _ZERO:
+        entry = bucket + 4
+        if ((get(short_table, entry) ^ lo) | ((get(short_table, entry + 1) ^ hi) << _4)) != _ZERO:
+            make_room(short_table, bucket)
+            entry = bucket
     first, second = _ZERO, _ZERO
     if n <= 4:
-        first = np.uint64(get(out, at))
+        if n > 0:
+            first = np.uint64(get(out, at))
         if n > 1:
             first |= np.uint64(get(out, at + 1)) << _32
         if n > 2:
@@ -129,10 +131,10 @@ def keep_short(lo, hi, bucket, out, at, n, short_table, ring_tokens, state):
     else:
         first = np.uint64(keep_tokens(out, at, n, ring_tokens, state))
         second = np.uint64(n)
-    put(short_table, bucket, lo)
-    put(short_table, bucket + 1, hi | (np.uint64(min(n, IN_RING)) << _60))
-    put(short_table, bucket + 2, first)
-    put(short_table, bucket + 3, second)
+    put(short_table, entry, lo)
+    put(short_table, entry + 1, hi | (np.uint64(min(n, IN_RING)) << _60))
+    put(short_table, entry + 2, first)
+    put(short_table, entry + 3, second)
 
 
 @plain_kernel
@@ -178,21 +180,42 @@ def prepare_words(data, word_ends, first, last, start, lows, highs, buckets, sho
 
 
 @plain_kernel
-def recall_words(i, stop, lows, highs, buckets, short_table, ring_tokens, state, out, at):
-    """Write the tokens of the short words from i on to out[at:], where there is room for four more than they have, up to the
-    first that is not there or not short, or to ``stop``; returns where that is and the place behind the tokens."""
-    while i < stop:
+def find_words(n, lows, highs, buckets, entries, short_table, missing):
+    """Look the short ones of n prepared words up: ``entries`` (int64) receives where each is, if it does not move. One that is
+    not there gets an entry without tokens, so that its next occurrence is, and a place in ``missing`` (int64 [n + 1]).
+    Returns the number of these."""
+    found = np.int64(0)
+    for i in range(n):
         bucket = get(buckets, i)
         if bucket < 0:
-            break
+            put(entries, i, np.int64(-1))
+            continue
         lo, hi = get(lows, i), get(highs, i)
-        entry = bucket
+        front = (get(short_table, bucket) ^ lo) | ((get(short_table, bucket + 1) ^ hi) << _4)
+        back = (get(short_table, bucket + 4) ^ lo) | ((get(short_table, bucket + 5) ^ hi) << _4)
+        put(entries, i, bucket + 4 * np.int64(front != _ZERO))
+        if (front != _ZERO) & (back != _ZERO):
+            make_room(short_table, bucket)
+            put(short_table, bucket, lo)
+            put(short_table, bucket + 1, hi)
+            put(entries, i, bucket)
+            put(missing, found, i)
+            found += 1
+    return found
+
+
+@plain_kernel
+def recall_words(i, stop, lows, highs, entries, short_table, ring_tokens, state, out, at):
+    """Write the tokens of the short words from i on to out[at:], where there is room for four more than they have, up to the
+    first that is no more where it was found or is not short, or to ``stop``; returns where that is and the place behind the
+    tokens."""
+    while i < stop:
+        entry = get(entries, i)
+        if entry < 0:
+            break
         found = get(short_table, entry + 1)
-        if ((get(short_table, entry) ^ lo) | ((found ^ hi) << _4)) != _ZERO:
-            entry = bucket + 4
-            found = get(short_table, entry + 1)
-            if ((get(short_table, entry) ^ lo) | ((found ^ hi) << _4)) != _ZERO:
-                break
+        if ((get(short_table, entry) ^ get(lows, i)) | ((found ^ get(highs, i)) << _4)) != _ZERO:
+            break
         n = np.int64(found >> _60)
         first, second = get(short_table, entry + 2), get(short_table, entry + 3)
         if n <= 4:
@@ -209,7 +232,7 @@ def recall_words(i, stop, lows, highs, buckets, short_table, ring_tokens, state,
 
 @plain_kernel
 def keep_long(h, bucket, data, start, end, out, at, n, long_table, ring_bytes, ring_tokens, state):
-    """Enter a longer word."""
+    """Enter a longer word, but one without tokens."""
     if n == 0:
         return
     size = np.int64(len(ring_bytes))

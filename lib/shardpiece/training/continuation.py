@@ -5,6 +5,7 @@ a sequence of old ones. A sequence that spells what is a token already (other me
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -14,6 +15,7 @@ from shardpiece.kernel_cache import read_only
 from shardpiece.text.documents import Words
 from shardpiece.tokenizer.bpe import BYTES, BPEModel
 from shardpiece.tokenizer.tokenizer import Tokenizer
+from shardpiece.tokenizer.vocabulary import Vocabulary
 from shardpiece.train_config import TrainConfig
 from shardpiece.training.layout import Layout
 from shardpiece.training.prepare import Prepared
@@ -78,16 +80,10 @@ def extended(
         added.append((left, right))
         vocab.append(vocab[left] + vocab[right].removeprefix(prefix))
     special = {**base.special_tokens, **layout.ids(len(vocab), [*base.special_tokens])}
-    model = BPEModel(
-        tuple(vocab),
-        np.concatenate([old.merges, np.array(added, np.int32).reshape(-1, 2)]),
-        old.alphabet,
-        prefix,
-        old.suffix,
-        old.unk_id,
-        old.byte_fallback,
-    )
-    return Tokenizer(engine, model, special, {**provenance, "continued_from": base.fingerprint})
+    merges = np.concatenate([old.merges, np.array(added, np.int32).reshape(-1, 2)])
+    model = replace(old, vocab=Vocabulary.of(vocab), merges=merges)
+    provenance = {**provenance, "continued_from": base.fingerprint}
+    return replace(base, engine=engine, model=model, special_tokens=special, provenance=provenance)
 
 
 def transplant(base: Tokenizer, new: Tokenizer) -> pa.Table:

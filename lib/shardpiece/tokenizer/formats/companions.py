@@ -1,8 +1,10 @@
 """``tokenizer_config.json``, which lies beside the vocabulary files of transformers and says what these cannot."""
 
 import json
+from collections.abc import Iterable
 
 from shardpiece.errors import FormatError
+from shardpiece.tokenizer.added_tokens import AddedToken
 
 CONFIG_FILE = "tokenizer_config.json"
 
@@ -45,3 +47,40 @@ def token_text(config: dict, key: str) -> str | None:
     if isinstance(value, dict):
         value = value.get("content")
     return value if isinstance(value, str) and value else None
+
+
+_FLAGS = ("lstrip", "rstrip", "single_word", "normalized", "special")
+
+
+def added_tokens(config: dict, source: str) -> list[AddedToken] | None:
+    """Those of ``added_tokens_decoder``; None where there is none. Raises FormatError for a damaged one."""
+    listed = config.get("added_tokens_decoder")
+    if listed is None:
+        return None
+    try:
+        tokens = []
+        for i, token in listed.items():
+            flags = {name: token.get(name, name == "special") for name in _FLAGS}
+            tokens.append(AddedToken(token["content"], int(i), **flags))
+        return tokens
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise FormatError(
+            f"{source}: added_tokens_decoder of {CONFIG_FILE} beside it is damaged ({type(error).__name__}: {error})"
+        ) from None
+
+
+def added_tokens_json(tokens: Iterable[AddedToken]) -> dict:
+    return {
+        str(token.id): {"content": token.text, **{name: getattr(token, name) for name in _FLAGS}} for token in tokens
+    }
+
+
+def added_problem(tokens: Iterable[AddedToken], what: str, flags: bool = True) -> str | None:
+    """Why a format that knows special tokens alone cannot say what ``tokens`` do; ``flags``: whether how special tokens are
+    found in text is a part of it."""
+    for token in tokens:
+        if not token.special:
+            return f"{what} has no tokens that are always found in text, such as {token.text!r}"
+        if flags and (token.lstrip or token.rstrip or token.single_word or token.normalized):
+            return f"{what} cannot say how {token.text!r} is found in text (lstrip, rstrip, single_word, normalized)"
+    return None

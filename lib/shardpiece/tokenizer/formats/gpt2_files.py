@@ -1,8 +1,9 @@
 """GPT-2's two files: ``vocab.json``, ids by text in the byte-level alphabet, and ``merges.txt``, a pair per line.
 
-As ``ByteLevelBPETokenizer`` of Hugging Face's tokenizers reads them. Entries that no merge makes and that are written
-``<..>`` are special tokens (GPT-2's ``<|endoftext|>``; ``<s>``, ``<pad>``, ``</s>``, ``<unk>``, ``<mask>`` of RoBERTa); other
-entries that no merge makes stay pieces, which no text leads to.
+As ``ByteLevelBPETokenizer`` of Hugging Face's tokenizers reads them. Special and other added tokens are those of
+``tokenizer_config.json`` beside them. Where it lists none, entries that no merge makes and that are written ``<..>`` are
+special tokens (GPT-2's ``<|endoftext|>``; ``<s>``, ``<pad>``, ``</s>``, ``<unk>``, ``<mask>`` of RoBERTa); other entries that
+no merge makes stay pieces, which no text leads to.
 """
 
 import json
@@ -11,20 +12,24 @@ from dataclasses import replace
 
 import numpy as np
 
+from shardpiece import storage
 from shardpiece.errors import FormatError
 from shardpiece.text.documents import Words
 from shardpiece.text.engine import TextEngine
+from shardpiece.tokenizer.added_tokens import AddedToken
 from shardpiece.tokenizer.bpe import BPEModel
 from shardpiece.tokenizer.formats import companions
 from shardpiece.tokenizer.formats.byte_alphabet import spell, unspell
-from shardpiece.tokenizer.formats.huggingface_models import is_byte_level, spelled_vocabulary
+from shardpiece.tokenizer.formats.huggingface_models import is_byte_level
+from shardpiece.tokenizer.template import Template
 from shardpiece.tokenizer.tokenizer import Tokenizer
 
 NAMES = (("vocab.json", "merges.txt"), ("encoder.json", "vocab.bpe"))
 """What the two are called by transformers, and by OpenAI."""
 END_OF_WORD = "</w>"
-_CLASSES = ("GPT2Tokenizer", "RobertaTokenizer", "BartTokenizer", "LongformerTokenizer", "LEDTokenizer", "BlenderbotTokenizer",
-            "DebertaTokenizer", "GPTNeoXTokenizer")  # fmt: skip
+_GPT2 = "GPT2Tokenizer"
+# These put <s> and </s> around a text.
+_ROBERTA = ("RobertaTokenizer", "BartTokenizer", "LongformerTokenizer", "LEDTokenizer")
 _PATTERN = "gpt2"
 
 
@@ -96,7 +101,7 @@ def read_files(
     tokenizer_config.json. ``pretokenizer``: default GPT-2's. ``special_tokens``: ids by text, or texts; default as the module
     says. Raises FormatError."""
     settings = companions.read_config(config, source)
-    companions.check_class(settings, _CLASSES, source)
+    companions.check_class(settings, (_GPT2, *_ROBERTA), source)
     if companions.flag(settings, "add_prefix_space", False, source):
         raise FormatError(
             f"{source}: {companions.CONFIG_FILE} beside it says add_prefix_space, which is read from a tokenizer.json alone"
@@ -115,13 +120,26 @@ def read_files(
             if token not in ids:
                 raise FormatError(f"{source}: has no token {token!r}, which merge {r + 1} ({a} {b}) needs")
         numbers[r] = ids[a], ids[b]
-    special = _special_tokens(ids, made, special_tokens, source)
+    added = companions.added_tokens(settings, source) if special_tokens is None else None
+    if added is None:
+        added = [AddedToken(text, i) for text, i in _special_tokens(ids, made, special_tokens, source).items()]
+    for token in added:
+        if ids.get(token.text, token.id) != token.id:
+            raise FormatError(
+                f"{source}: {token.text!r} has the id {ids[token.text]} there, and {token.id} as an added token"
+            )
+    # Added tokens are no pieces, unless merges make them.
+    beside = {token.text for token in added if token.text not in made and len(token.text) > 1}
     pieces: list[bytes | None] = [None] * (max(ids.values()) + 1)
     for text, i in ids.items():
-        if text not in special:
+        if text not in beside:
             pieces[i] = _bytes_of(text, source)
+    around = Template()
+    if str(settings.get("tokenizer_class")).removesuffix("Fast") in _ROBERTA and {"<s>", "</s>"} <= ids.keys():
+        around = Template((ids["<s>"],), (ids["</s>"],))
     try:
-        return Tokenizer(TextEngine.of(pretokenizer or _PATTERN), BPEModel(pieces, numbers), special)
+        engine, model = TextEngine.of(pretokenizer or _PATTERN), BPEModel(pieces, numbers)
+        return Tokenizer(engine, model, added_tokens=added, template=around)
     except FormatError as error:
         raise FormatError(f"{source}: {error}") from None
 
@@ -163,20 +181,20 @@ def problem(tokenizer: Tokenizer) -> str | None:
         return (
             f"readers of vocab.json and merges.txt split as GPT-2 does, and this tokenizer has {tokenizer.engine.name}"
         )
-    made = {*model.merged.tolist(), *model.byte_ids.tolist()}
-    for i in np.flatnonzero(model.vocab.present).tolist():
-        if i not in made and is_special(spell(model.vocab[i])):
-            return f"readers of vocab.json would take the token {spell(model.vocab[i])!r}, which no merge makes, for a special one"
-    odd = [text for text in tokenizer.special_tokens if not is_special(text)]
-    if odd:
-        return f"vocab.json does not say what is a special token: only <..> are taken for one, and not {odd[0]!r}"
     if model.ignore_merges and (piece := unreached(model)) is not None:
         return f"no merges lead to {piece!r}, which this tokenizer makes of the word as a whole (ignore_merges)"
+    if tokenizer.template and tokenizer.template != _roberta_template(tokenizer):
+        return "readers of vocab.json put <s> and </s> around a text, or nothing, and this tokenizer something else"
     try:
         _spelled(tokenizer)
     except FormatError as error:
         return str(error)
     return None
+
+
+def _roberta_template(tokenizer: Tokenizer) -> Template | None:
+    ids = [tokenizer.special_tokens.get(text) for text in ("<s>", "</s>")]
+    return None if None in ids else Template((ids[0],), (ids[1],))
 
 
 def unreached(model: BPEModel) -> bytes | None:
@@ -193,22 +211,32 @@ def unreached(model: BPEModel) -> bytes | None:
 
 
 def _spelled(tokenizer: Tokenizer) -> dict[str, int]:
-    texts = spelled_vocabulary(tokenizer.model, tokenizer.special_tokens)
-    ids = {text: i for i, text in enumerate(texts)}
-    for text, i in tokenizer.special_tokens.items():
-        if ids.setdefault(text, i) != i:
-            raise FormatError(f"the special token {text!r} is spelled like an ordinary token")
-    return ids
+    """Ids by text: pieces in the byte alphabet, and added tokens that are none. Raises FormatError where two are alike."""
+    vocab = tokenizer.model.vocab
+    ids = {spell(piece): i for i, piece in enumerate(vocab) if piece is not None}
+    for token in tokenizer.added_tokens:
+        if token.id >= len(vocab) or vocab[token.id] is None:
+            if token.text in ids:
+                raise FormatError(f"the added token {token.text!r} is spelled like an ordinary token")
+            ids[token.text] = token.id
+        elif spell(vocab[token.id]) != token.text:
+            raise FormatError(f"the added token {token.text!r} has the id of the piece {spell(vocab[token.id])!r}")
+    return dict(sorted(ids.items(), key=lambda item: item[1]))
 
 
 def to_files(tokenizer: Tokenizer) -> dict[str, bytes]:
-    """vocab.json and merges.txt. Raises FormatError naming what they cannot say."""
+    """vocab.json, merges.txt and tokenizer_config.json. Raises FormatError naming what they cannot say."""
     if (reason := problem(tokenizer)) is not None:
         raise FormatError(reason)
-    ids = _spelled(tokenizer)
     vocab = tokenizer.model.vocab
     lines = [f"{spell(vocab[a])} {spell(vocab[b])}\n" for a, b in tokenizer.model.merges.tolist()]
+    config = {
+        "tokenizer_class": _ROBERTA[0] if tokenizer.template else _GPT2,
+        "add_prefix_space": False,
+        "added_tokens_decoder": companions.added_tokens_json(tokenizer.added_tokens),
+    }
     return {
-        NAMES[0][0]: json.dumps(ids, ensure_ascii=False, separators=(",\n", ": ")).encode(),
+        companions.CONFIG_FILE: storage.pretty_json(config),
         NAMES[0][1]: "".join(["#version: 0.2\n", *lines]).encode(),
+        NAMES[0][0]: json.dumps(_spelled(tokenizer), ensure_ascii=False, separators=(",\n", ": ")).encode(),
     }

@@ -33,7 +33,17 @@ def _replace(text: str, content: str) -> dict:
     return {"type": "Replace", "pattern": {"String": text}, "content": content}
 
 
+def _sentencepiece(step: dict) -> dict:
+    """As near as that library's steps come: control tokens and the unknown one are spelled as they are."""
+    steps = [{"type": "ByteFallback"}, {"type": "Fuse"}, _replace("▁", " ")]
+    if step["add_dummy_prefix"] or step["remove_extra_whitespaces"]:
+        steps.append({"type": "Strip", "content": " ", "start": 1, "stop": 0})
+    return {"type": "Sequence", "decoders": steps}
+
+
 def _written(decoder: Decoder) -> dict | None:
+    if [step["type"] for step in decoder.steps] == ["sentencepiece"]:
+        return _sentencepiece(decoder.steps[0])
     if [step["type"] for step in decoder.steps] == ["spaces"]:
         return None
     steps = [_step(step) for step in decoder.steps]

@@ -130,7 +130,7 @@ def model_from_json(
             if settings["byte_fallback"]:
                 ids = {text: i for i, text in enumerate(texts)}
                 byte_ids = np.array([ids.get(byte_piece(b).decode(), -1) for b in range(256)], np.int32)
-            return UnigramModel(vocab, scores, unk, byte_ids)
+            return UnigramModel.from_settings(vocab, scores, byte_ids, settings)
     return WordLevelModel(vocab, unk)
 
 

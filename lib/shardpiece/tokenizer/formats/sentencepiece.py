@@ -9,6 +9,7 @@ import struct
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import numpy as np
 
@@ -17,7 +18,7 @@ from shardpiece.text.engine import TextEngine
 from shardpiece.text.normalization.charsmap import Charsmap
 from shardpiece.text.normalization.charsmap_rules import RULES, named_charsmap
 from shardpiece.text.normalizers import Normalizer
-from shardpiece.text.steps import MetaspaceStep
+from shardpiece.text.steps import MetaspaceStep, SplitStep
 from shardpiece.tokenizer.formats import protobuf as p
 from shardpiece.tokenizer.formats.sentencepiece_specs import NormalizerSpec, TrainerSpec, read_spec, write_spec
 
@@ -26,6 +27,8 @@ NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = 1, 2, 3, 4, 5, 6
 _RESERVED = (UNKNOWN, CONTROL, BYTE)
 
 SPACE = "▁"
+SPACE_RUNS = {"type": "split", "pattern": f"{SPACE}+[^{SPACE}]*|[^{SPACE}]+"}
+"""The pre-tokenizer that cuts before runs of ▁."""
 BYTE_PIECES = tuple(b"<0x%02X>" % b for b in range(256))
 """The pieces that bytes are spelled with where a model has byte fallback."""
 
@@ -162,13 +165,18 @@ def write_model(file: SentencePieceFile) -> bytes:
 
 def normalizer_spec(engine: TextEngine) -> NormalizerSpec:
     """The file's normalizer for a text engine that works as SentencePiece: the normalizer "sentencepiece", then
-    "metaspace_never", which cuts before every ▁ (pieces then have it at their beginning alone), or nothing.
+    "metaspace_never", which cuts before every ▁ (pieces then have it at their beginning alone), SPACE_RUNS, or nothing.
 
     Raises FormatError for any other engine, which no model file could describe.
     """
     stored = engine.normalizer and engine.normalizer.spec
     steps = engine.pretokenizer.steps
-    if not stored or stored["type"] != "sentencepiece" or steps not in ((), (MetaspaceStep(prepend="never"),)):
+    cuts = steps == (MetaspaceStep(prepend="never"),) or (
+        len(steps) == 1
+        and isinstance(steps[0], SplitStep)
+        and (steps[0].pattern, steps[0].behavior, steps[0].invert) == (SPACE_RUNS["pattern"], "isolated", False)
+    )
+    if not stored or stored["type"] != "sentencepiece" or not (cuts or steps == ()):
         raise FormatError(
             f"a SentencePiece model normalizes by the normalizer sentencepiece and cuts with the pre-tokenizer "
             f"metaspace_never or none, and this is {engine.name}"
@@ -194,8 +202,8 @@ def _rule_name(table: bytes) -> str:
 
 
 def text_engine(file: SentencePieceFile) -> TextEngine:
-    """What the model does to text before it looks for pieces; words are whole normalized documents, unless no piece has
-    ▁ anywhere but at its beginning: then a word begins at every ▁."""
+    """What the model does to text before it looks for pieces. A word begins at every ▁ if no piece has one but at its
+    beginning, and at every run of ▁ (see SPACE_RUNS) if pieces have ▁ behind ▁ alone; else words are whole documents."""
     normalizer = Normalizer.sentencepiece(
         Charsmap.from_bytes(file.normalizer["precompiled_charsmap"]),
         add_dummy_prefix=file.normalizer["add_dummy_prefix"],
@@ -206,16 +214,24 @@ def text_engine(file: SentencePieceFile) -> TextEngine:
             piece.decode() for piece, kind in zip(file.pieces, file.types, strict=True) if kind == USER_DEFINED
         ],
     )
-    whole = (
-        not file.normalizer["escape_whitespaces"]
-        or file.trainer["treat_whitespace_as_suffix"]
-        or any(
-            SPACE.encode() in piece[1:]
-            for piece, kind in zip(file.pieces, file.types, strict=True)
-            if kind in (NORMAL, USER_DEFINED, UNUSED)
-        )
-    )
-    return TextEngine("none" if whole else "metaspace_never", normalizer)
+    return TextEngine(_words(file), normalizer)
+
+
+def _words(file: SentencePieceFile) -> str | dict:
+    """The pre-tokenizer that cuts where no piece can cross and nothing else can reach."""
+    if not file.normalizer["escape_whitespaces"] or file.trainer["treat_whitespace_as_suffix"]:
+        return "none"
+    found = [
+        piece.decode()
+        for piece, kind in zip(file.pieces, file.types, strict=True)
+        if kind in (NORMAL, USER_DEFINED, UNUSED)
+    ]
+    if SPACE not in found and not file.trainer["byte_fallback"]:
+        return "none"  # unknown, it is one token with the unknown characters around it
+    before = {a for piece in found if SPACE in piece[1:] for a, b in pairwise(piece) if b == SPACE}
+    if not before:
+        return "metaspace_never"
+    return SPACE_RUNS if before == {SPACE} else "none"
 
 
 def to_sentencepiece(
@@ -230,13 +246,14 @@ def to_sentencepiece(
     pad_id: int | None = None,
     byte_fallback: bool = False,
     trainer: Mapping[str, object] | None = None,
+    denormalizer: NormalizerSpec | None = None,
 ) -> bytes:
     """A model trained here as the content of a ``.model`` file, which SentencePiece loads and encodes with alike.
 
     ``kind``: "unigram" or "bpe". ``pieces``, ``scores``, ``types``: by id; one is UNKNOWN, with ``byte_fallback`` 256 are
     BYTE. ``bos_id``, ``eos_id``, ``pad_id``: ids of CONTROL pieces; None: there is none. ``engine``: see
     ``normalizer_spec``. ``trainer``: more settings of the training for the reader, by their names in
-    sentencepiece_model.proto, such as character_coverage.
+    sentencepiece_model.proto, such as character_coverage. ``denormalizer``: for decoded text.
 
     Raises FormatError when SentencePiece would not load the model or not encode as we do, ConfigError for an unknown
     setting.
@@ -267,7 +284,9 @@ def to_sentencepiece(
             if i >= len(pieces) or types[i] != wanted:
                 raise FormatError(f"SentencePiece model: {name}_id {i} is no piece of its type")
             spec[f"{name}_piece"] = pieces[i].decode()
-    return write_model(SentencePieceFile([*pieces], np.asarray(scores, np.float32), [*types], spec, normalizer))
+    return write_model(
+        SentencePieceFile([*pieces], np.asarray(scores, np.float32), [*types], spec, normalizer, denormalizer)
+    )
 
 
 def bpe_scores(types: Sequence[int]) -> np.ndarray:

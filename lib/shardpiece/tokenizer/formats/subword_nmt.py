@@ -16,6 +16,7 @@ import numpy as np
 from shardpiece.errors import FormatError
 from shardpiece.text.engine import TextEngine
 from shardpiece.tokenizer.bpe import CHARACTERS, BPEModel
+from shardpiece.tokenizer.formats import companions
 from shardpiece.tokenizer.formats.gpt2_files import END_OF_WORD, read_merges
 from shardpiece.tokenizer.tokenizer import Tokenizer
 
@@ -107,10 +108,12 @@ def problem(tokenizer: Tokenizer) -> str | None:
             f"subword-nmt splits at spaces and line ends alone ({PRETOKENIZER}), and this tokenizer has "
             f"{tokenizer.engine.name}"
         )
+    if (reason := companions.added_problem(tokenizer.added_tokens, "subword-nmt", flags=False)) is not None:
+        return reason
     try:
         pairs = _pairs(tokenizer)
-        if any(re.search(r"[\s]", a + b) for a, b in pairs):
-            return "a token has white space in it"
+        if any(re.search(r"[ \r\n]", a + b) for a, b in pairs):
+            return "a token has a space or a line end in it"
         if len(set(pairs)) != len(pairs):
             return "a merge is there twice"
         _checked(pairs, "the merges")

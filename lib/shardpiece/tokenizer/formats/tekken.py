@@ -13,8 +13,9 @@ from shardpiece.errors import FormatError
 from shardpiece.text import patterns, regex_syntax
 from shardpiece.text.engine import TextEngine
 from shardpiece.text.pretokenizers import PreTokenizer
+from shardpiece.text.user_patterns import shortened
 from shardpiece.tokenizer.bpe import BPEModel
-from shardpiece.tokenizer.formats import tiktoken
+from shardpiece.tokenizer.formats import companions, tiktoken
 from shardpiece.tokenizer.tokenizer import Tokenizer
 
 # Those of versions up to v7, whose files may leave them out.
@@ -123,9 +124,13 @@ def _pretokenizer(pattern, source: str) -> PreTokenizer:
     try:
         if not isinstance(pattern, str):
             raise regex_syntax.UnsupportedPattern("it is no text")
+        if "\\Z" in pattern:
+            raise regex_syntax.UnsupportedPattern("\\Z, which has two meanings: \\z is the end of the text")
         regex_syntax.parse(pattern)
     except regex_syntax.UnsupportedPattern as error:
-        raise FormatError(f"{source}: config.pattern {pattern!a} is not understood exactly: {error}") from None
+        raise FormatError(
+            f"{source}: config.pattern {shortened(str(pattern))} is not understood exactly: {error}"
+        ) from None
     pretokenizer = PreTokenizer(pattern)
     if pretokenizer.steps[0].dfa.total:
         return pretokenizer
@@ -140,12 +145,21 @@ def problem(tokenizer: Tokenizer) -> str | None:
     model = tokenizer.model
     if model.kind != "bpe" or model.alphabet != "bytes" or model.prefix or model.suffix:
         return f"tekken has byte-level BPE alone, and this model is one of kind {model.kind} over other units"
+    if (reason := companions.added_problem(tokenizer.added_tokens, "tekken")) is not None:
+        return reason
     n = len(tokenizer.special_tokens)
     if {*tokenizer.special_tokens.values()} != {*range(n)} or not model.vocab.present[n:].all():
         return "tekken has the special tokens in front, from 0, and dense ids behind them"
     if model.byte_ids.tolist() != [*range(n, n + 256)]:
         return "tekken has the 256 bytes in order first, and this vocabulary has them in another order"
-    return tiktoken.engine_problem(tokenizer) or tiktoken.rank_problem(model)
+    if tokenizer.template:
+        return "tekken says nothing of what is put around a text"
+    if (reason := tiktoken.engine_problem(tokenizer)) is None:
+        try:
+            _pretokenizer(tokenizer.pretokenizer.pattern, "it")
+        except FormatError as error:
+            return str(error)
+    return reason or tiktoken.rank_problem(model)
 
 
 def to_bytes(tokenizer: Tokenizer) -> bytes:
@@ -159,7 +173,7 @@ def to_bytes(tokenizer: Tokenizer) -> bytes:
     ]
     content = {
         "config": {
-            "pattern": tiktoken.pat_str(tokenizer),
+            "pattern": tokenizer.pretokenizer.pattern,
             "num_vocab_tokens": len(entries),
             "default_vocab_size": len(entries) + n,
             "default_num_special_tokens": n,

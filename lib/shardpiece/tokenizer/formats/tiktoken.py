@@ -10,7 +10,7 @@ import numpy as np
 from shardpiece.errors import FormatError
 from shardpiece.text.engine import TextEngine
 from shardpiece.tokenizer.bpe import BPEModel
-from shardpiece.tokenizer.formats import published
+from shardpiece.tokenizer.formats import companions, published
 from shardpiece.tokenizer.formats.huggingface_models import is_byte_level
 from shardpiece.tokenizer.formats.oniguruma import spelled
 from shardpiece.tokenizer.ranks import derive_merges
@@ -130,7 +130,8 @@ def special_ids(special_tokens, size: int) -> dict[str, int]:
 
 def problem(tokenizer: Tokenizer) -> str | None:
     """Why tiktoken cannot do what this tokenizer does; None when it can."""
-    return _model_problem(tokenizer) or engine_problem(tokenizer)
+    added = companions.added_problem(tokenizer.added_tokens, "tiktoken", flags=False)
+    return added or _model_problem(tokenizer) or engine_problem(tokenizer)
 
 
 def engine_problem(tokenizer: Tokenizer) -> str | None:

@@ -1,7 +1,7 @@
 """BERT's ``vocab.txt``: a piece per line, its id the number of the line (Devlin et al. 2019).
 
 All else is BERT's: its normalizer and pre-tokenizer, ``##`` before what continues a word, words of at most 100 characters,
-[UNK]. Whether text is lowercased stands in no line: ``tokenizer_config.json`` beside the file says it; without one, a
+[UNK], [CLS] and [SEP] around a text on request. Whether text is lowercased stands in no line: ``tokenizer_config.json`` beside the file says it; without one, a
 vocabulary is cased when one of its pieces has a letter from A to Z.
 """
 
@@ -10,7 +10,9 @@ import re
 from shardpiece import storage
 from shardpiece.errors import FormatError
 from shardpiece.text.engine import TextEngine
+from shardpiece.tokenizer.decoder import Decoder
 from shardpiece.tokenizer.formats import companions
+from shardpiece.tokenizer.template import Template
 from shardpiece.tokenizer.tokenizer import Tokenizer
 from shardpiece.tokenizer.wordpiece import WordPieceModel
 
@@ -87,9 +89,16 @@ def read_vocabulary(raw: bytes, source: str, lowercase: bool | None = None, conf
         "lowercase": lowercase,
     }
     vocab = [None if piece in special else piece.encode() for piece in pieces]
+    around = [(special[text],) for text in (texts["cls_token"], texts["sep_token"]) if text in special]
     try:
         model = WordPieceModel(vocab, special[unk], b"##", MAX_CHARACTERS)
-        return Tokenizer(TextEngine("bert", normalizer), model, special)
+        return Tokenizer(
+            TextEngine("bert", normalizer),
+            model,
+            special,
+            decoder=Decoder(({"type": "wordpiece", "prefix": "##", "cleanup": True},)),
+            template=Template(*around) if len(around) == 2 else Template(),
+        )
     except FormatError as error:
         raise FormatError(f"{source}: {error}") from None
 
@@ -117,6 +126,11 @@ def problem(tokenizer: Tokenizer) -> str | None:
         return f"readers of vocab.txt know {', '.join(SPECIAL_TOKENS.values())}, and not the special token {unknown[0]}"
     if tokenizer.special_tokens.get("[UNK]") != model.unk_id:
         return "readers of vocab.txt need the unknown token [UNK]"
+    if (reason := companions.added_problem(tokenizer.added_tokens, "vocab.txt")) is not None:
+        return reason
+    around = tuple((tokenizer.special_tokens.get(text),) for text in ("[CLS]", "[SEP]"))
+    if tokenizer.template and (tokenizer.template.before, tokenizer.template.after) != around:
+        return "readers of vocab.txt put [CLS] and [SEP] around a text, and this tokenizer something else"
     lines = _lines(tokenizer)
     for i, line in enumerate(lines):
         if line is None:

@@ -1,0 +1,5 @@
+"""``python -m shardpiece.cli``."""
+
+from shardpiece.cli import main
+
+main()

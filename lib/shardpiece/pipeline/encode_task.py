@@ -1,0 +1,166 @@
+"""What the encode stage does on executors: one shard per task, with a tokenizer built once per worker process."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark import Broadcast
+
+from shardpiece import storage
+from shardpiece.corpus.splits import Columns, Split
+from shardpiece.pipeline.outputs import OutputKind
+from shardpiece.pipeline.tasks import Counters, document_errors, plain_values, read_documents, result_batch
+from shardpiece.pipeline.warm_words import WarmWords
+from shardpiece.shards import manifest as manifests
+from shardpiece.shards.plan import Shard
+from shardpiece.shards.token_buffer import TokenBuffer
+from shardpiece.shards.writers import TokenBatch, shard_dtype, write_shard
+from shardpiece.text.documents import Documents
+from shardpiece.tokenizer import packed
+from shardpiece.tokenizer.tokenizer import Tokenizer
+
+STATISTICS = ("documents", "null_documents", "empty_documents", "replaced_documents", "bytes", "tokens")
+OUTPUT = OutputKind(
+    what="shards",
+    manifest=manifests.MANIFEST,
+    names=rf"shard-\d{{5,}}\.(?:parquet|bin|ends\.npy)|{manifests.JOURNAL}",
+    read=manifests.read_manifest,
+    key=lambda manifest: manifest["key"],
+    files=lambda manifest: [file for shard in manifest["shards"] for file in shard["files"]],
+)
+# Text that is split, encoded and copied in one go: its words and ids are still in the processor's cache for the next step.
+_CHUNK_BYTES = 1 << 20
+
+
+@dataclass(frozen=True)
+class Encoding:
+    """What decides the ids of a document. ``before``, ``after``: ids around each one."""
+
+    special_tokens_in_text: str
+    before: tuple[int, ...]
+    after: tuple[int, ...]
+    keep_empty: bool
+
+
+@dataclass(frozen=True)
+class WorkerTokenizer:
+    """``packed``: the tokenizer; ``words``: what its encoder meets first; ``cache_bytes``: of its cache of words."""
+
+    packed: bytes
+    words: WarmWords | None
+    cache_bytes: int
+
+    @property
+    def key(self) -> str:
+        """Equal for what builds the same encoder with the same words in it."""
+        words = b"" if self.words is None else self.words.data.tobytes()
+        return f"{storage.checksum_bytes(self.packed)} {storage.checksum_bytes(words)} {self.cache_bytes}"
+
+    def without_words(self) -> Tokenizer:
+        return packed.unpack(self.packed, self.cache_bytes)
+
+    def build(self) -> Tokenizer:
+        tokenizer = self.without_words()
+        if self.words is not None:
+            self.words.encode_with(tokenizer)
+        return tokenizer
+
+
+@dataclass(frozen=True)
+class EncodeTask:
+    """Encodes one shard; called on executors."""
+
+    shards: Broadcast  # of list[Shard]: unpickled once per worker, not once per task
+    columns: Columns
+    invalid_utf8: str
+    output: str
+    key: str
+    shard_format: str
+    encoding: Encoding
+    tokenizer: Broadcast  # of WorkerTokenizer
+    tokenizer_key: str  # its ``key``
+    counters: Counters
+
+    def __call__(self, index: int) -> Iterator[pa.RecordBatch]:
+        shard = self.shards.value[index]
+        entry = manifests.read_journal_entry(self.output, shard.name, self.key)
+        resumed = entry is not None
+        if entry is None:
+            OUTPUT.still_ours(self.output, self.key)
+            entry = self._encode(shard)
+            OUTPUT.still_ours(self.output, self.key)
+            storage.write_bytes(manifests.journal_path(self.output, shard.name), storage.pretty_json(entry))
+        self.counters.planned.add(shard.text_bytes)
+        yield result_batch([{**entry, "resumed": resumed}])
+
+    def _encode(self, shard: Shard) -> dict:
+        tokenizer = worker_tokenizer(self.tokenizer_key, self.tokenizer)
+        statistics = dict.fromkeys(STATISTICS, 0)
+        batches = self._batches(shard, tokenizer, statistics)
+        files = write_shard(self.output, shard.name, self.shard_format, tokenizer.vocab_size, batches)
+        return {
+            "name": shard.name,
+            "key": self.key,
+            "files": [file.as_dict() for file in files],
+            **statistics,
+            "sources": shard.sources(),
+        }
+
+    def _batches(self, shard: Shard, tokenizer: Tokenizer, statistics: dict[str, int]) -> Iterator[TokenBatch]:
+        encoding = self.encoding
+        dtype = shard_dtype(self.shard_format, tokenizer.vocab_size)
+        for split, row, batch, documents in read_documents(shard.splits, self.columns, self.invalid_utf8):
+            buffer = TokenBuffer(
+                dtype, tokenizer.vocab_size, encoding.before, encoding.after, encoding.keep_empty,
+                len(documents), documents.size,
+            )  # fmt: skip
+            for first, chunk in chunks(documents):
+                with document_errors(split, row + first):
+                    tokens, offsets = tokenizer.encode_documents(chunk, encoding.special_tokens_in_text)
+                buffer.add(tokens, offsets, chunk.offsets)
+            tokens, offsets = buffer.take()
+            ids = None
+            if self.shard_format != "bin":
+                ids = self._ids(split, row, batch)
+                if not encoding.keep_empty:
+                    ids = ids.filter(pa.array(np.diff(documents.offsets) > 0))
+            statistics["documents"] += len(offsets) - 1
+            statistics["null_documents"] += documents.nulls
+            statistics["empty_documents"] += documents.empty
+            statistics["replaced_documents"] += documents.replaced
+            statistics["bytes"] += documents.size
+            statistics["tokens"] += len(tokens)
+            self.counters.documents.add(len(documents))
+            self.counters.bytes.add(documents.size)
+            self.counters.tokens.add(len(tokens))
+            yield TokenBatch(ids, tokens, offsets)
+
+    def _ids(self, split: Split, row: int, batch: pa.RecordBatch) -> pa.Array:
+        """The id column as strings, or FILE:ROW."""
+        if self.columns.id:
+            return plain_values(split, batch, self.columns.id)
+        rows = pa.array(np.arange(row, row + batch.num_rows)).cast(pa.string())
+        return pc.binary_join_element_wise(pa.scalar(split.path), rows, ":")
+
+
+def chunks(documents: Documents) -> Iterator[tuple[int, Documents]]:
+    """Consecutive documents of about a megabyte of text together, or one; each with its first document's number."""
+    first = 0
+    while first < len(documents):
+        end = int(np.searchsorted(documents.offsets, documents.offsets[first] + _CHUNK_BYTES, side="right")) - 1
+        end = min(max(end, first + 1), len(documents))
+        yield first, Documents(documents.data, documents.offsets[first : end + 1])
+        first = end
+
+
+_BUILT: dict[str, Tokenizer] = {}
+
+
+def worker_tokenizer(key: str, broadcast: Broadcast) -> Tokenizer:
+    """The broadcast tokenizer, built once per worker process."""
+    if key not in _BUILT:
+        _BUILT.clear()
+        _BUILT[key] = broadcast.value.build()
+    return _BUILT[key]

@@ -1,0 +1,72 @@
+"""Tokenizers made at random from everything a tokenizer.json or a .model can say: read exactly, or refused with the name of
+what is not."""
+
+from importlib import import_module
+
+import pytest
+
+import shardpiece
+from shardpiece.errors import FormatError
+from tests.conformance.comparing import Comparison
+from tests.conformance.texts import Adversary
+
+KINDS = {"tokenizers": ("made", "tokenizer.json"), "sentencepiece": ("made_sentencepiece", "made.model")}
+
+
+def compare(kind: str, seed: int, directory, strings: int) -> Comparison | str:
+    """The comparison, or why there is none."""
+    pytest.importorskip(kind)
+    module, name = KINDS[kind]
+    try:
+        raw, peer = import_module(f"tests.conformance.{module}").made(seed)
+    except RuntimeError as error:
+        return f"the reference refuses the settings: {error}"
+    path = directory / name
+    path.write_bytes(raw)
+    try:
+        tokenizer = shardpiece.load(str(path))
+    except FormatError as error:
+        return str(error)
+    added = peer.added or [*tokenizer.special_tokens, *(token.text for token in tokenizer.added_tokens)]
+    texts = next(Adversary(peer.pieces(), added, str(seed)).strings(strings))
+    comparison = Comparison(f"{kind} made {seed}", tokenizer, peer, show=1)
+    try:
+        expected = [peer.encode(texts, mode) for mode in ("text", "token")]
+    except BaseException as error:
+        if type(error).__name__ != "PanicException":
+            raise
+        return f"the reference panics: {error}"  # tokenizers: "AddedVocabulary bad split", "not a char boundary"
+    for mode in ("text", "token") if peer.special_tokens else ("text",):
+        comparison.ids("made", texts, mode)
+    comparison.decoding("decoded", [expected[1][i] for i in range(len(texts))])
+    if peer.special_tokens:
+        comparison.decoding("decoded without special tokens", [expected[1][i] for i in range(len(texts))], skip=True)
+        comparison.templates("with a template", texts)
+    written = directory / "written"
+    shardpiece.save(tokenizer, str(written))
+    again = shardpiece.load(str(written))
+    assert again.fingerprint == tokenizer.fingerprint, f"{kind} {seed}"
+    return comparison
+
+
+def check(kind: str, seeds: range, directory, strings: int) -> None:
+    refused, wrong = {}, []
+    for seed in seeds:
+        found = compare(kind, seed, directory, strings)
+        if isinstance(found, str):
+            refused[seed] = found
+        elif not found.report.ok:
+            wrong.append(str(found.report))
+    assert not wrong, "\n".join(wrong)
+    assert len(refused) <= len(seeds) // 3, refused
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_some(kind, tmp_path):
+    check(kind, range(12), tmp_path, 60)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+def test_many(kind, tmp_path):
+    check(kind, range(1000), tmp_path, 300)
