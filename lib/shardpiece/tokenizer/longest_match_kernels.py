@@ -14,9 +14,11 @@ from shardpiece.tokenizer.double_array_kernels import BASE_MASK, BASE_SHIFT, BYT
 from shardpiece.tokenizer.piece_kernels import find
 from shardpiece.tokenizer.word_cache_kernels import (
     NO_BUCKET,
+    SHORT,
     STATE_LONG_MISSES,
     STATE_SHORT_MISSES,
     STATE_UNCACHED,
+    find_words,
     keep_long,
     keep_short,
     prepare_words,
@@ -93,6 +95,21 @@ def longest_matches(data, start, end, cells, continuing, unk, out, at):
     return n
 
 
+@plain_kernel
+def encode_word(
+    data, start, end, cells, continuing, slots, pieces, piece_offsets, most_characters, unk, out, at
+):  # fmt: skip
+    """One word into out[at:]; returns the number of tokens."""
+    if len(cells) == 0:
+        token = find(data, start, end, pieces, piece_offsets, slots)
+        out[at] = token if token >= 0 else unk
+        return np.int64(1)
+    if within(data, start, end, most_characters):
+        return longest_matches(data, start, end, cells, continuing, unk, out, at)
+    out[at] = unk
+    return np.int64(1)
+
+
 @kernel
 def encode_words(
     data, word_ends, document_ends, first_byte, cells, continuing, slots, pieces, piece_offsets, most_characters, unk,
@@ -105,6 +122,9 @@ def encode_words(
     lows = np.empty(BLOCK, np.uint64)
     highs = np.empty(BLOCK, np.uint64)
     buckets = np.empty(BLOCK, np.int64)
+    entries = np.empty(BLOCK, np.int64)
+    missing = np.empty(BLOCK + 1, np.int64)
+    tokens = np.empty(SHORT + 1, np.int32)
     n_words = len(word_ends)
     n_documents = len(document_ends)
     at = np.int64(0)
@@ -115,6 +135,16 @@ def encode_words(
         prepared = prepare_words(
             data, word_ends, first, last, prepared, lows, highs, buckets, short_table, long_table
         )  # fmt: skip
+        n_missing = find_words(last - first, lows, highs, buckets, entries, short_table, missing)
+        for x in range(n_missing):
+            i = missing[x]
+            start = word_ends[first + i - 1] if first + i > 0 else np.int64(first_byte)
+            m = encode_word(
+                data, start, word_ends[first + i], cells, continuing, slots, pieces, piece_offsets, most_characters, unk,
+                tokens, np.int64(0),
+            )  # fmt: skip
+            keep_short(lows[i], highs[i], buckets[i], tokens, np.int64(0), m, short_table, ring_tokens, state)
+        state[STATE_SHORT_MISSES] += n_missing
         w = np.int64(first)
         while w < last:
             while d < n_documents and document_ends[d] <= w:
@@ -122,7 +152,7 @@ def encode_words(
                 d += 1
             stop = min(last, document_ends[d]) if d < n_documents else last
             i, at = recall_words(
-                w - first, stop - first, lows, highs, buckets, short_table, ring_tokens, state, out, at
+                w - first, stop - first, lows, highs, entries, short_table, ring_tokens, state, out, at
             )  # fmt: skip
             w = first + i
             if w == stop:
@@ -136,17 +166,10 @@ def encode_words(
                     lows[i], ~bucket, data, start, end, long_table, ring_bytes, ring_tokens, state, out, at
                 )  # fmt: skip
             if m == 0:
-                if len(cells) == 0:
-                    token = find(data, start, end, pieces, piece_offsets, slots)
-                    out[at] = token if token >= 0 else unk
-                    m = np.int64(1)
-                elif within(data, start, end, most_characters):
-                    m = longest_matches(data, start, end, cells, continuing, unk, out, at)
-                else:
-                    out[at] = unk
-                    m = np.int64(1)
-                if bucket >= 0:
-                    state[STATE_SHORT_MISSES] += 1
+                m = encode_word(
+                    data, start, end, cells, continuing, slots, pieces, piece_offsets, most_characters, unk, out, at
+                )  # fmt: skip
+                if bucket >= 0:  # other words of the block took its place
                     keep_short(lows[i], highs[i], bucket, out, at, m, short_table, ring_tokens, state)
                 elif bucket == NO_BUCKET:
                     state[STATE_UNCACHED] += 1
