@@ -13,7 +13,7 @@ from numba.extending import intrinsic
 from shardpiece.kernel_cache import plain_kernel
 
 _I8, _I32, _I64 = ir.IntType(8), ir.IntType(32), ir.IntType(64)
-_VECTOR = ir.VectorType(_I8, 64)
+_VECTOR, _VECTOR_16 = ir.VectorType(_I8, 64), ir.VectorType(_I8, 16)
 
 # Odd 64-bit constants with well-mixed bits: the golden ratio and two primes of the xxHash family (Collet 2012).
 MIX_1 = np.uint64(0x9E3779B97F4A7C15)
@@ -103,13 +103,13 @@ def put(typing_context, array, index, value):
 
 @intrinsic
 def store64(typing_context, array, index, value):
-    """Two int32 elements of an array at ``index``, from a uint64, the lower half first; the caller guarantees 0 <= index
-    and index + 2 <= len(array)."""
+    """The elements of an array from ``index`` on, two of int32 or eight of uint8, from a uint64, the lowest bytes first; the
+    caller guarantees that the array has them."""
 
     def generate(context, builder, signature, args):
         data = context.make_array(signature.args[0])(context, builder, args[0]).data
         pointer = builder.bitcast(builder.gep(data, [args[1]]), _I64.as_pointer())
-        builder.store(args[2], pointer).align = 4
+        builder.store(args[2], pointer).align = 1
         return context.get_dummy_value()
 
     return types.void(array, types.int64, types.uint64), generate
@@ -206,6 +206,32 @@ def mask_of_range(typing_context, array, index, fold, first, count):
         return builder.bitcast(inside, _I64)
 
     return types.uint64(array, types.int64, types.uint8, types.uint8, types.uint8), generate
+
+
+@intrinsic
+def copy_folded_16(typing_context, source, source_index, target, target_index, letters):
+    """Sixteen bytes of a uint8 array to another, the first ``letters`` (uint8) of A to Z made small; the caller guarantees
+    that both have them."""
+
+    def generate(context, builder, signature, args):
+        def place(i):
+            data = context.make_array(signature.args[i])(context, builder, args[i]).data
+            return builder.bitcast(builder.gep(data, [args[i + 1]]), _VECTOR_16.as_pointer())
+
+        def splat(value):
+            return ir.Constant(_VECTOR_16, [value] * 16)
+
+        values = builder.load(place(0))
+        values.align = 1
+        undefined = ir.Constant(_VECTOR_16, ir.Undefined)
+        zeros = ir.Constant(ir.VectorType(_I32, 16), [0] * 16)
+        count = builder.shuffle_vector(builder.insert_element(undefined, args[4], _I32(0)), undefined, zeros)
+        capital = builder.icmp_unsigned("<", builder.sub(values, splat(ord("A"))), count)
+        values = builder.or_(values, builder.select(capital, splat(0x20), splat(0)))
+        builder.store(values, place(2)).align = 1
+        return context.get_dummy_value()
+
+    return types.void(source, types.int64, target, types.int64, types.uint8), generate
 
 
 @plain_kernel

@@ -56,7 +56,7 @@ def test_random_numbers_are_those_of_splitmix64():
     for expected in (6457827717110365317, 3203168211198807973, 9817491932198370423, 4593380528125082431):
         assert k.uniform(key) == (expected >> 11) / 2**53
         key = np.uint64(k.next_key(key))
-    assert k.uniform(np.uint64(0) - k.GAMMA) == 0.0
+    assert k.uniform(np.uint64(2**64 - int(k.GAMMA))) == 0.0
 
 
 def test_streams_of_words_and_pieces_do_not_repeat():

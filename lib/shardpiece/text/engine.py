@@ -1,15 +1,18 @@
 """The text engine: everything that happens to text before a model sees it."""
 
 import hashlib
+from functools import cached_property
 
 import numpy as np
 
 from shardpiece import storage
 from shardpiece.errors import ConfigError, FormatError
 from shardpiece.text import normalizers
+from shardpiece.text.classed import ClassedSplitter
 from shardpiece.text.documents import Documents, Words
 from shardpiece.text.normalizers import Normalizer
 from shardpiece.text.pretokenizers import PreTokenizer
+from shardpiece.text.steps import SplitStep
 
 
 class TextEngine:
@@ -72,9 +75,20 @@ class TextEngine:
     def __repr__(self) -> str:
         return f"TextEngine({self.name})"
 
+    @cached_property
+    def _classed(self) -> ClassedSplitter | None:
+        """Both in one pass, where that gives the same."""
+        if self.normalizer is None or len(self.pretokenizer.steps) != 1:
+            return None
+        step, maps = self.pretokenizer.steps[0], self.normalizer.character_maps()
+        return step.classed(*maps) if maps is not None and isinstance(step, SplitStep) else None
+
     def split(self, documents: Documents, at_start: np.ndarray | None = None) -> Words:
         """Normalize and cut every document; ``at_start``: see PreTokenizer.split. Raises DocumentError for the first
         document on which a pattern runs too long."""
+        if self._classed is not None and (found := self._classed.split(documents)) is not None:
+            data, ends, document_ends = found
+            return Words(data, 0, ends, document_ends, at_start)
         if self.normalizer is not None:
             documents = self.normalizer.normalize(documents)
         return self.pretokenizer.split(documents, at_start)

@@ -100,6 +100,14 @@ class Normalizer:
     def _steps(self) -> list[Step]:
         return [_STEPS[step["type"]](step) for step in self._settings]
 
+    def character_maps(self) -> tuple[tables.CharacterMap, tables.CharacterMap | None] | None:
+        """(what each character becomes; a map that changes those with which that is not all there is to it, or None), None
+        where characters are not mapped one by one."""
+        step = self._settings[0]
+        if len(self._settings) != 1 or step["type"] not in (*_CHARACTER_MAPS, "bert"):
+            return None
+        return _bert_maps(step) if step["type"] == "bert" else (_CHARACTER_MAPS[step["type"]](), None)
+
     def __repr__(self) -> str:
         def describe(step: dict) -> str:
             shown = [
@@ -159,12 +167,26 @@ def _form(name: str) -> Step:
     return run
 
 
+_CHARACTER_MAPS: dict[str, Callable[[], tables.CharacterMap]] = {
+    "lowercase": tables.lowercase,
+    "strip_accents": tables.strip_accents,
+    "nmt": tables.nmt,
+}
+
+
+def _bert_maps(step: dict) -> tuple[tables.CharacterMap, tables.CharacterMap | None]:
+    settings = step["clean_text"], step["handle_chinese_chars"], step["lowercase"]
+    if not step["strip_accents"]:
+        return tables.bert_before(*settings), None
+    return tables.bert_at_once(*settings), tables.bert_keeps_marks()
+
+
 def _bert(step: dict) -> Step:
     clean, chinese, lower = step["clean_text"], step["handle_chinese_chars"], step["lowercase"]
-    if not step["strip_accents"]:
-        return _character_map(tables.bert_before(clean, chinese, lower))
-    at_once = _character_map(tables.bert_at_once(clean, chinese, lower))
-    kept = tables.bert_keeps_marks()
+    mapping, kept = _bert_maps(step)
+    at_once = _character_map(mapping)
+    if kept is None:
+        return at_once
     one_by_one = [
         _character_map(tables.bert_before(clean, chinese, False)),
         _form("nfd"),
@@ -286,9 +308,7 @@ def _sentencepiece_step(
 
 _STEPS: dict[str, Callable[[dict], Step]] = {
     **{name: lambda step: _form(step["type"]) for name in ("nfc", "nfd", "nfkc", "nfkd")},
-    "lowercase": lambda step: _character_map(tables.lowercase()),
-    "strip_accents": lambda step: _character_map(tables.strip_accents()),
-    "nmt": lambda step: _character_map(tables.nmt()),
+    **{name: lambda step: _character_map(_CHARACTER_MAPS[step["type"]]()) for name in _CHARACTER_MAPS},
     "bert": _bert,
     "strip": _strip,
     "collapse_spaces": _collapse_spaces,

@@ -3,7 +3,7 @@ drops or adds text; the first one gets every document as one word."""
 
 import warnings
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 import numpy as np
 import regex
@@ -12,8 +12,10 @@ from shardpiece.errors import ConfigError, DocumentError, ShardpieceWarning
 from shardpiece.kernel_cache import read_only
 from shardpiece.text import byte_alphabet, unicode_sets
 from shardpiece.text import step_kernels as k
+from shardpiece.text.classed import ClassedSplitter
 from shardpiece.text.dfa import DEAD, DFA, START, compile_pattern
 from shardpiece.text.documents import Documents, Words
+from shardpiece.text.normalization.tables import CharacterMap
 from shardpiece.text.regex_syntax import UnsupportedPattern
 from shardpiece.text.splitter import Splitter
 from shardpiece.text.user_patterns import check_text, matches
@@ -79,7 +81,6 @@ class SplitStep:
         if dfa is None:
             self._regex, self._version = regex.compile(pattern), version
         else:
-            self._splitter = Splitter(dfa)
             self._ascii_step = np.ascontiguousarray(dfa.transitions[:, dfa.class_of[:128]])
 
     @property
@@ -107,11 +108,27 @@ class SplitStep:
             )
         return self
 
+    @cached_property
+    def _splitter(self) -> Splitter:
+        return Splitter(self.dfa)
+
+    @cached_property
+    def _classed(self) -> ClassedSplitter | None:
+        return self.classed()
+
+    def classed(self, *maps: CharacterMap | None) -> ClassedSplitter | None:
+        """This step, and a normalizer before it (see ClassedSplitter), in one pass; None where there is no such way."""
+        return ClassedSplitter.of(self.dfa, self.invert, *maps) if self.dfa and self.behavior == "removed" else None
+
     def apply(self, words: Words) -> Words:
         offsets = np.empty(len(words.ends) + 1, np.int64)
         offsets[0], offsets[1:] = words.start, words.ends
         offsets.flags.writeable = False
         pieces = Documents(words.data, offsets)
+        if self._classed is not None:
+            data, ends, piece_ends = self._classed.split(pieces)
+            at_start = _still_at_start(words, words.document_ends, self._classed.begins_with_word(pieces))
+            return Words(data, 0, ends, _regrouped(words, piece_ends), at_start)
         matched = None
         try:
             if self.dfa is None:
@@ -375,12 +392,18 @@ def _without(words: Words, ends: np.ndarray, piece_ends: np.ndarray, dropped: np
     out, out_ends = np.empty(words.size, np.uint8), np.empty(len(ends), np.int64)
     out_document_ends = np.empty_like(document_ends)
     n = k.remove_words(words.data, words.start, ends, document_ends, dropped, out, out_ends, out_document_ends)
-    # Where the first word of a document goes, the next one does not begin the document.
+    at_start = _still_at_start(words, document_ends, ~dropped)
+    return Words(_read_only(out[: out_ends[n - 1] if n else 0]), 0, out_ends[:n], out_document_ends, at_start)
+
+
+def _still_at_start(words: Words, document_ends: np.ndarray, kept: np.ndarray) -> np.ndarray:
+    """``at_start`` when of the words up to ``document_ends`` only those stay that are ``kept`` (bool): where the first word
+    of a document goes, the next one does not begin the document."""
     first = np.append(0, document_ends[:-1])
     at_start = np.ones(len(document_ends), bool) if words.at_start is None else words.at_start.copy()
     nonempty = first < document_ends
-    at_start[nonempty] &= ~dropped[first[nonempty]]
-    return Words(_read_only(out[: out_ends[n - 1] if n else 0]), 0, out_ends[:n], out_document_ends, at_start)
+    at_start[nonempty] &= kept[first[nonempty]]
+    return at_start
 
 
 def _read_only(array: np.ndarray) -> np.ndarray:

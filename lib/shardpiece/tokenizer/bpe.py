@@ -11,10 +11,12 @@ from shardpiece.kernel_cache import read_only
 from shardpiece.text.documents import Words
 from shardpiece.tokenizer import encode_kernels as k
 from shardpiece.tokenizer import pair_kernels
+from shardpiece.tokenizer.bpe_dropout import BPEDropout
 from shardpiece.tokenizer.bpe_tables import BPETables
 from shardpiece.tokenizer.model import byte_piece, vocabulary_identity
 from shardpiece.tokenizer.piece_kernels import join_pairs
 from shardpiece.tokenizer.ranks import derive_merges, score_priority
+from shardpiece.tokenizer.sampling import Sampling
 from shardpiece.tokenizer.vocabulary import Vocabulary
 from shardpiece.tokenizer.word_cache import WordCache
 
@@ -165,6 +167,7 @@ class BPEEncoder:
     """Encodes words with a model; keeps a word cache of about ``cache_bytes``. One per thread."""
 
     def __init__(self, model: BPEModel, cache_bytes: int = 64 << 20):
+        self._model = model
         tables = self._tables = model.tables
         self._vocab = model.vocab
         # Words that are tokens but not what merging gives are looked for first.
@@ -190,3 +193,11 @@ class BPEEncoder:
             cache.short_table, cache.long_table, cache.ring_bytes, cache.ring_tokens, cache.state, out, offsets[1:],
         )  # fmt: skip
         return out[:n], offsets
+
+    def encode_sampled(self, words: Words, sampling: Sampling, keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """As ``encode``, with BPE-dropout; ``keys``: uint64 [documents], see ``sampling``."""
+        return self._dropout.encode(words, sampling, keys) if sampling.dropout else self.encode(words)
+
+    @cached_property
+    def _dropout(self) -> BPEDropout:
+        return BPEDropout(self._model)

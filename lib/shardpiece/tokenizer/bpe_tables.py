@@ -73,7 +73,7 @@ class BPETables:
             made = rank_of[model.merged] == np.arange(len(left))
             if not made.all():  # the others never happen
                 pairs = pair_table(left, right, model.merged, made)
-            cells = _trie(vocab, rank_of != k.UNREACHABLE)
+            cells = trie_cells(vocab, rank_of != k.UNREACHABLE)
             lengths = np.diff(vocab.offsets).astype(np.int32)
             shorter = np.empty(n, np.int32)
             shorter_tokens(vocab.data, vocab.offsets, rank_of, cells, shorter)
@@ -105,7 +105,8 @@ def pair_table(left: np.ndarray, right: np.ndarray, merged: np.ndarray, wanted: 
     return pairs
 
 
-def _trie(vocab, wanted: np.ndarray) -> np.ndarray:
+def trie_cells(vocab, wanted: np.ndarray) -> np.ndarray:
+    """The trie (see ``double_array_kernels``) of the pieces of a Vocabulary that are ``wanted`` (bool)."""
     edges = int((np.diff(vocab.offsets)[wanted]).sum())
     slots = np.zeros(1 << max(4, (2 * edges).bit_length()), np.uint64)
     nodes = trie.count_nodes(vocab.data, vocab.offsets, wanted, slots)

@@ -6,10 +6,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from shardpiece.errors import FormatError
-from shardpiece.kernel_cache import read_only
 from shardpiece.text.documents import Words
-from shardpiece.tokenizer import wordlevel_kernels as k
-from shardpiece.tokenizer.model import ids_of, vocabulary_identity
+from shardpiece.tokenizer import longest_match_kernels as k
+from shardpiece.tokenizer.model import vocabulary_identity
+from shardpiece.tokenizer.vocabulary import Vocabulary
+from shardpiece.tokenizer.word_cache import WordCache
+from shardpiece.tokenizer.wordpiece import look_up
 
 
 @dataclass(frozen=True)
@@ -17,12 +19,13 @@ class WordLevelModel:
     """``vocab``: the word of each id, None where the id is no word (a special token); words that are not in it become
     ``unk_id``. Raises FormatError for a vocabulary with the same word twice, or without an unknown token."""
 
-    vocab: tuple[bytes | None, ...]
+    vocab: Vocabulary
     unk_id: int
     kind = "word"
 
     def __post_init__(self):
-        ids_of(self.vocab)
+        object.__setattr__(self, "vocab", Vocabulary.of(self.vocab))
+        self.vocab.slots  # noqa: B018 (it names a word that is there twice)
         if self.unk_id is None or not 0 <= self.unk_id < len(self.vocab):
             raise FormatError("the word-level model needs an unknown token that is in the vocabulary")
 
@@ -39,27 +42,18 @@ class WordLevelModel:
     def pieces(self) -> list[bytes | None]:
         return list(self.vocab)
 
-    def encoder(self, cache_bytes: int = 0) -> "WordLevelEncoder":
-        return WordLevelEncoder(self)
+    def encoder(self, cache_bytes: int = 64 << 20) -> "WordLevelEncoder":
+        return WordLevelEncoder(self, cache_bytes)
 
 
 class WordLevelEncoder:
-    """Encodes words with a model, one look-up each."""
+    """Encodes words with a model; keeps a word cache of about ``cache_bytes``. One per thread."""
 
-    def __init__(self, model: WordLevelModel):
-        self._unk = model.unk_id
-        words = [word or b"" for word in model.vocab]
-        self._starts = np.cumsum([0, *map(len, words)]).astype(np.int64)
-        self._data = np.frombuffer(b"".join(words) + b"\0", np.uint8)
-        self._slots = np.full(1 << max(4, (2 * len(words)).bit_length()), -1, np.int32)
-        k.fill_slots(self._slots, self._data, self._starts)
+    def __init__(self, model: WordLevelModel, cache_bytes: int = 64 << 20):
+        vocab = model.vocab
+        self._tables = (k.NO_CELLS, -1, vocab.slots, vocab.data, vocab.offsets, 0, model.unk_id)
+        self._cache = WordCache(cache_bytes)
 
     def encode(self, words: Words) -> tuple[np.ndarray, np.ndarray]:
         """(tokens int32, offsets int64 [documents + 1]): document d is tokens[offsets[d]:offsets[d + 1]]."""
-        out = np.empty(len(words.ends), np.int32)
-        offsets = np.zeros(len(words.document_ends) + 1, np.int64)
-        n = k.encode_words(
-            read_only(words.data), read_only(words.ends), read_only(words.document_ends), words.start,
-            self._slots, self._data, self._starts, self._unk, out, offsets[1:],
-        )  # fmt: skip
-        return out[:n], offsets
+        return look_up(words, self._tables, self._cache)

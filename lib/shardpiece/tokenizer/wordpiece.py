@@ -10,12 +10,15 @@ from shardpiece.errors import FormatError
 from shardpiece.kernel_cache import read_only
 from shardpiece.text.documents import Words
 from shardpiece.tokenizer import longest_match_kernels as k
-from shardpiece.tokenizer.model import ids_of, vocabulary_identity
+from shardpiece.tokenizer.bpe_tables import trie_cells
+from shardpiece.tokenizer.model import vocabulary_identity
+from shardpiece.tokenizer.vocabulary import Vocabulary
+from shardpiece.tokenizer.word_cache import WordCache
 
 
 @dataclass(frozen=True)
 class WordPieceModel:
-    """``vocab``: the piece of each id in UTF-8, those that continue a word with ``prefix`` in front, None where the id is
+    """``vocab``: the piece of each id in UTF-8 (any sequence is taken), those that continue a word with ``prefix`` in front, None where the id is
     no piece of the model (a special token). Encoding takes the longest piece at the beginning of a word, then the longest
     at the beginning of the rest, and so on; a word for which that fails, or of more than ``max_characters`` characters,
     becomes ``unk_id``, once for the whole word.
@@ -23,14 +26,15 @@ class WordPieceModel:
     Raises FormatError for a vocabulary that cannot be matched with.
     """
 
-    vocab: tuple[bytes | None, ...]
+    vocab: Vocabulary
     unk_id: int
     prefix: bytes = b"##"
     max_characters: int = 100
     kind = "wordpiece"
 
     def __post_init__(self):
-        for piece in ids_of(self.vocab):
+        object.__setattr__(self, "vocab", Vocabulary.of(self.vocab))
+        for piece in self.vocab.ids:
             try:
                 piece.decode()
             except UnicodeDecodeError:
@@ -58,36 +62,33 @@ class WordPieceModel:
     def pieces(self) -> list[bytes | None]:
         return list(self.vocab)
 
-    def encoder(self, cache_bytes: int = 0) -> "WordPieceEncoder":
-        return WordPieceEncoder(self)
+    def encoder(self, cache_bytes: int = 64 << 20) -> "WordPieceEncoder":
+        return WordPieceEncoder(self, cache_bytes)
 
 
 class WordPieceEncoder:
-    """Encodes words with a model. It keeps no cache of words: following the trie takes less time than to find a word in
-    one. A word takes its bytes times those of the longest piece at most."""
+    """Encodes words with a model; keeps a word cache of about ``cache_bytes``. One per thread. A word that is not there takes
+    its bytes times those of the longest piece at most."""
 
-    def __init__(self, model: WordPieceModel):
-        self._unk = model.unk_id
-        self._most = model.max_characters
-        pieces = [(piece, i) for i, piece in enumerate(model.vocab) if piece]
-        n = len(model.prefix)
-        rest = [(piece[n:], i) for piece, i in pieces if piece.startswith(model.prefix) and len(piece) > n]
-        edges = sum(len(piece) for piece, _ in (*pieces, *rest))  # at most: pieces share their beginnings
-        size = 1 << max(4, (2 * edges).bit_length())
-        self._slots = np.zeros(size, np.uint64)
-        self._piece_at = np.full(size, -1, np.int32)
-        for root, entered in enumerate((pieces, rest)):
-            starts = np.cumsum([0, *(len(piece) for piece, _ in entered)]).astype(np.int64)
-            data = np.frombuffer(b"".join(piece for piece, _ in entered) + b"\0", np.uint8)
-            ids = np.array([i for _, i in entered], np.int32)
-            k.add_pieces(data, starts, ids, root, self._slots, self._piece_at)
+    def __init__(self, model: WordPieceModel, cache_bytes: int = 64 << 20):
+        vocab = model.vocab
+        self._unk, self._most = model.unk_id, model.max_characters
+        self._cells = trie_cells(vocab, vocab.present & (np.diff(vocab.offsets) > 0))
+        self._continuing = k.cell_behind(np.frombuffer(model.prefix, np.uint8), self._cells)
+        self._cache = WordCache(cache_bytes)
 
     def encode(self, words: Words) -> tuple[np.ndarray, np.ndarray]:
         """(tokens int32, offsets int64 [documents + 1]): document d is tokens[offsets[d]:offsets[d + 1]]."""
-        out = np.empty(words.size, np.int32)
-        offsets = np.zeros(len(words.document_ends) + 1, np.int64)
-        n = k.encode_words(
-            read_only(words.data), read_only(words.ends), read_only(words.document_ends), words.start,
-            self._slots, self._piece_at, self._most, self._unk, out, offsets[1:],
-        )  # fmt: skip
-        return out[:n], offsets
+        whole = k.NO_IDS, k.NO_BYTES, k.NO_OFFSETS
+        return look_up(words, (self._cells, self._continuing, *whole, self._most, self._unk), self._cache)
+
+
+def look_up(words: Words, tables: tuple, cache: WordCache) -> tuple[np.ndarray, np.ndarray]:
+    """Run ``encode_words`` of ``longest_match_kernels``."""
+    out = np.empty(words.size + 4, np.int32)
+    offsets = np.zeros(len(words.document_ends) + 1, np.int64)
+    n = k.encode_words(
+        read_only(words.data), read_only(words.ends), read_only(words.document_ends), words.start, *tables,
+        cache.short_table, cache.long_table, cache.ring_bytes, cache.ring_tokens, cache.state, out, offsets[1:],
+    )  # fmt: skip
+    return out[:n], offsets

@@ -37,6 +37,10 @@ class CharacterMap:
     target_offsets: np.ndarray
     targets: np.ndarray
 
+    def over_code_points(self) -> np.ndarray:
+        """int32 [code points]: the value of each character."""
+        return self.values.reshape(-1, 256)[self.pages].reshape(-1)
+
     @classmethod
     def of(cls, mapping: dict[int, str], removed: np.ndarray | None = None, surrounded=()) -> "CharacterMap":
         """``removed``: a set of characters that become nothing; ``surrounded``: ranges that get spaces around them."""
