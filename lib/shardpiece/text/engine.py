@@ -1,6 +1,7 @@
 """The text engine: everything that happens to text before a model sees it."""
 
 import hashlib
+from functools import cached_property
 
 import numpy as np
 
@@ -46,7 +47,7 @@ class TextEngine:
             "pretokenizer": self.pretokenizer.spec,
         }
 
-    @property
+    @cached_property
     def fingerprint(self) -> str:
         """SHA-256 of both with their tables."""
         parts = {

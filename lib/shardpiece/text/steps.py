@@ -28,6 +28,12 @@ _MERGES = {
 }
 
 
+@lru_cache(32)
+def _made_ready(dfa: DFA) -> tuple[Splitter, np.ndarray]:
+    """What splits by an automaton, and its transitions on ASCII: made once for all steps that share it."""
+    return Splitter(dfa), np.ascontiguousarray(dfa.transitions[:, dfa.class_of[:128]])
+
+
 @lru_cache(1)
 def scripts_dfa() -> DFA:
     """Runs of one script, as ``UnicodeScripts`` of Hugging Face has them: a code point of no script goes with what
@@ -78,8 +84,7 @@ class SplitStep:
         if dfa is None:
             self._regex, self._version = regex.compile(pattern), version
         else:
-            self._splitter = Splitter(dfa)
-            self._ascii_step = np.ascontiguousarray(dfa.transitions[:, dfa.class_of[:128]])
+            self._splitter, self._ascii_step = _made_ready(dfa)
 
     @property
     def spec(self) -> dict:
