@@ -64,3 +64,19 @@ def learn_merges(
             best = min(tied, key=rank)
         merge(best, top)
     return merges
+
+
+def frequencies(words, merges, base):
+    """How often each token stands in the words (as above) that ``merges`` have cut, one after the other."""
+    found = [0] * (base + len(merges))
+    for symbols, count in words:
+        symbols = list(symbols)
+        for new, pair in enumerate(merges, base):
+            i = 0
+            while i + 1 < len(symbols):
+                if (symbols[i], symbols[i + 1]) == pair:
+                    symbols[i : i + 2] = [new]
+                i += 1
+        for s in symbols:
+            found[s] += count
+    return found

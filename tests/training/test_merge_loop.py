@@ -134,9 +134,12 @@ def test_equals_a_naive_recount(table, tie_break, divisor, arena, letters, min_f
     got = learn_merges(
         *flat(table, np.uint8), alphabet, 50, symbol_ids=np.array(order, np.int32), tie_break=tie_break,
         min_frequency=min_frequency, max_token_length=max_length, reserved=(b"abc", b"aa"), floor_divisor=divisor,
-        arena_factor=arena,
+        arena_factor=arena, frequencies=True,
     )  # fmt: skip
     assert pairs(got) == expected
+    merges = [pair for pair, _ in expected]
+    cut = reference.frequencies([([order[b] for b in word], count) for word, count in table], merges, 256)
+    assert got.frequencies.tolist() == cut
 
 
 # Alphabets in which different sequences are spelled alike, and one where none are.

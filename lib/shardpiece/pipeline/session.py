@@ -87,10 +87,14 @@ def _defaults(master: str | None) -> dict[str, str]:
     if under_spark_submit():
         return settings
     settings["spark.ui.showConsoleProgress"] = "false"
+    options = []
     log4j = conf_file("log4j2.properties")
     if log4j is not None:
-        settings["spark.driver.extraJavaOptions"] = f"-Dlog4j2.configurationFile={log4j.as_uri()}"
+        options.append(f"-Dlog4j2.configurationFile={log4j.as_uri()}")
     if master and master.startswith("local"):
+        # Here the JVM hands out tasks and moves some megabytes. It would take more of the cores for compiling itself well
+        # than it ever gets back.
+        options.append("-XX:TieredStopAtLevel=1")
         settings |= {
             "spark.driver.host": "127.0.0.1",
             "spark.driver.bindAddress": "127.0.0.1",
@@ -98,6 +102,8 @@ def _defaults(master: str | None) -> dict[str, str]:
             "spark.sql.shuffle.partitions": "16",
             "spark.ui.enabled": "false",
         }
+    if options:
+        settings["spark.driver.extraJavaOptions"] = " ".join(options)
     return settings
 
 

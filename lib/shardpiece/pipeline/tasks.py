@@ -1,5 +1,6 @@
 """What the stages share: tasks over splits, live counters, results as JSON rows."""
 
+import gc
 import hashlib
 import json
 from collections.abc import Callable, Iterator
@@ -52,9 +53,24 @@ def run_tasks(task: Callable[[int], Iterator[pa.RecordBatch]]) -> Callable:
     return run
 
 
+_FREEZES = 4
+_freezes = 0
+
+
+def _freeze_what_stays() -> None:
+    """Spark's worker collects garbage after every task, a tenth of a second with all that Numba and Arrow keep for good. When
+    a task begins, all that is there has just survived that: the first tasks of a process, which load modules and kernels,
+    take it out of later collections."""
+    global _freezes
+    if _freezes < _FREEZES:
+        _freezes += 1
+        gc.freeze()
+
+
 @contextmanager
 def errors_for_driver() -> Iterator[None]:
-    """Wrap an executor's error so that its message survives Spark."""
+    """What a task runs in: wraps its error so that the message survives Spark."""
+    _freeze_what_stays()
     try:
         yield
     except ExecutorError:

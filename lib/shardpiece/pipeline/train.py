@@ -178,7 +178,10 @@ def _write(
     problem = sentencepiece_tokenizer.problem(tokenizer)
     if problem and tokenizer.provenance["settings"].get("style") == "sentencepiece":
         log(f"train: no tokenizer.model is written: {problem}")
-    files = artifact.to_files(tokenizer, _reports(tokenizer, tables, transplant, threads))
+    frequencies = trained.frequencies if tokenizer is trained.largest else None
+    if frequencies is None:
+        frequencies = report.token_frequencies(tokenizer, tables, threads)
+    files = artifact.to_files(tokenizer, _reports(tokenizer, frequencies, transplant))
     del files[artifact.METADATA_FILE]
     start()
     for name, content in files.items():
@@ -188,8 +191,7 @@ def _write(
     return metadata
 
 
-def _reports(tokenizer: Tokenizer, tables: Iterable[words.WordTable], transplant, threads: int) -> dict[str, bytes]:
-    frequencies = report.token_frequencies(tokenizer, tables, threads)
+def _reports(tokenizer: Tokenizer, frequencies: np.ndarray, transplant) -> dict[str, bytes]:
     unused = report.never_used(tokenizer, frequencies)
     tokenizer.provenance["tokens_never_used"] = unused
     if unused:

@@ -8,7 +8,7 @@ and then consumes c. The end of the text is one more class.
 """
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 import numpy as np
 
@@ -22,7 +22,7 @@ MAX_STATES = 4096
 MAX_CLASSES = 250
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class DFA:
     """``class_of``: uint8 [0x110000], the class of each code point. ``transitions``: uint16 [states, classes + 1], the
     last column for the end of the text; entry = next state << 1 | 1 if a match ends before the character read. State 0
@@ -49,17 +49,29 @@ class DFA:
 
     def to_spec(self) -> dict:
         """As text: where each run of a class starts ("code point:class", hexadecimal), and the rows of transitions."""
-        starts = np.flatnonzero(np.diff(self.class_of.astype(np.int64), prepend=-1))
-        return {
-            "classes": " ".join(f"{start:x}:{self.class_of[start]:x}" for start in starts.tolist()),
-            "transitions": [" ".join(map(str, row)) for row in self.transitions.tolist()],
-        }
+        classes, transitions = self._text
+        return {"classes": classes, "transitions": [*transitions]}
+
+    @cached_property
+    def _text(self) -> tuple[str, tuple[str, ...]]:
+        starts = np.flatnonzero(self.class_of[1:] != self.class_of[:-1]) + 1
+        starts = [0, *starts.tolist()]
+        classes = self.class_of[starts].tolist()
+        return (
+            " ".join(f"{start:x}:{number:x}" for start, number in zip(starts, classes, strict=True)),
+            tuple(" ".join(map(str, row)) for row in self.transitions.tolist()),
+        )
 
     @classmethod
     def from_spec(cls, spec: dict) -> "DFA":
         """Raises ValueError when the tables do not fit together: kernels trust them."""
-        runs = np.array([[int(part, 16) for part in run.split(":")] for run in spec["classes"].split(" ")], np.int64)
-        transitions = np.array([[int(x) for x in row.split(" ")] for row in spec["transitions"]], np.int64)
+        return cls._from_text(spec["classes"], tuple(spec["transitions"]))
+
+    @classmethod
+    @lru_cache(32)
+    def _from_text(cls, classes: str, rows: tuple[str, ...]) -> "DFA":
+        runs = np.array([[int(part, 16) for part in run.split(":")] for run in classes.split(" ")], np.int64)
+        transitions = np.array([[int(x) for x in row.split(" ")] for row in rows], np.int64)
         if runs.ndim != 2 or transitions.ndim != 2:
             raise ValueError("malformed tables of a compiled pattern")
         starts, classes = runs.T

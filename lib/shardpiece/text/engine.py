@@ -49,7 +49,7 @@ class TextEngine:
             "pretokenizer": self.pretokenizer.spec,
         }
 
-    @property
+    @cached_property
     def fingerprint(self) -> str:
         """SHA-256 of both with their tables."""
         parts = {

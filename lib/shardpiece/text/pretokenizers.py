@@ -8,6 +8,7 @@ import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from difflib import get_close_matches
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -136,7 +137,7 @@ class PreTokenizer:
         """Everything that decides the splits, as stored in artifacts."""
         return {"name": self.name, "unicode": self.unicode, "steps": [step.spec for step in self.steps]}
 
-    @property
+    @cached_property
     def fingerprint(self) -> str:
         """SHA-256 of the steps with their tables (where the regex module splits, with that module's version)."""
         return hashlib.sha256(storage.canonical_json([step.spec for step in self.steps])).hexdigest()

@@ -31,6 +31,12 @@ _MERGES = {
 }
 
 
+@lru_cache(32)
+def _made_ready(dfa: DFA) -> Splitter:
+    """An automaton's splitter, made once for all steps that have it."""
+    return Splitter(dfa)
+
+
 @lru_cache(1)
 def scripts_dfa() -> DFA:
     """Runs of one script, as ``UnicodeScripts`` of Hugging Face has them: a code point of no script goes with what
@@ -110,7 +116,7 @@ class SplitStep:
 
     @cached_property
     def _splitter(self) -> Splitter:
-        return Splitter(self.dfa)
+        return _made_ready(self.dfa)
 
     @cached_property
     def _classed(self) -> ClassedSplitter | None:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+import pyarrow.compute as pc
 
 from shardpiece.errors import ConfigError, FormatError
 from shardpiece.text.byte_alphabet import byte_level_order, unspell
@@ -105,7 +106,12 @@ def train_sizes(
     if found:
         figures["count of the last merge"] = round(int(counts[-1]) / prepared.scale)
     resumable = not result.complete and has_checkpoint(config)
-    return Trained(tokenizers, result.complete, figures, transplant, _so_far(result, known) if resumable else None)
+    checkpoint = _so_far(result, known) if resumable else None
+    frequencies = None
+    if result.frequencies is not None:
+        frequencies = np.zeros(tokenizers[sizes[-1]].vocab_size, np.int64)
+        frequencies[layout.first : layout.first + len(result.frequencies)] = result.frequencies
+    return Trained(tokenizers, result.complete, figures, transplant, checkpoint, frequencies)
 
 
 def has_checkpoint(config: TrainConfig) -> bool:
@@ -275,12 +281,24 @@ def _learn(
     table = (start.data, start.starts, start.counts, start.alphabet, n_merges)
     cut = prepared.config.cut
     if cut is None:
-        return learn_merges(*table, **settings), {}
+        return learn_merges(*table, **settings, frequencies=_knows_frequencies(prepared, start)), {}
     threads = prepared.config.threads or os.cpu_count() or 1
     result, certificate = learn_merges_cut(
         *table, floor=cut.floor, max_symbols=cut.max_symbols, threads=threads, **settings
     )
     return result, {"cut": certified(certificate)}
+
+
+def _knows_frequencies(prepared: Prepared, start: Start) -> bool:
+    """Whether the merge loop sees all words with the counts that they have, and numbers tokens as the tokenizer does."""
+    config = prepared.config
+    return (
+        start.symbol_ids is not None
+        and config.min_count == 1
+        and config.weights is None
+        and config.temperature is None
+        and int(prepared.counts.sum()) == pc.sum(prepared.table.table["count"]).as_py()
+    )
 
 
 def certified(certificate: Certificate) -> dict:

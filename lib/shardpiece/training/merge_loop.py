@@ -68,11 +68,13 @@ _RECORDS_PER_MERGE = 2
 class MergeResult:
     """``merges``: int32 [m, 2], the ids joined by merge i into id n + i (n: size of the alphabet); ``counts``: int64
     [m], how often the pair stood in the table when it was merged, -1 for initial merges; ``complete``: False when the
-    training was stopped before its end."""
+    training was stopped before its end; ``frequencies``: where asked for and known, int64 [n + m], how often each token
+    stands in the words as they are cut in the end."""
 
     merges: np.ndarray
     counts: np.ndarray
     complete: bool = True
+    frequencies: np.ndarray | None = None
 
 
 @dataclass(frozen=True)
@@ -108,6 +110,7 @@ def learn_merges(
     rules: MergeRules | None = None,
     initial: np.ndarray | None = None,
     unique: bool | None = None,
+    frequencies: bool = False,
     progress: Callable[[MergeProgress], None] | None = None,
     stop: Callable[[], bool] | None = None,
     log: Callable[[str], None] | None = None,
@@ -133,6 +136,9 @@ def learn_merges(
     prefix make it possible.
     ``initial``: int32 [k, 2], merges to apply first, in order, each at most once; whatever the settings would choose.
     They count towards ``n_merges``. A run continued with the merges of a shorter one ends as the longer one.
+
+    ``frequencies``: whether the result is to have them. They are known when there are no initial merges and no symbols
+    outside the alphabet.
 
     ``progress`` is called now and then, ``stop`` likewise: about every second, but not while the pairs of the whole table
     are counted, at the start and two or three times later, which takes some 10 ns a symbol. When it returns true, what
@@ -195,7 +201,19 @@ def learn_merges(
             return MergeResult(*steps.learned(), complete=False)
         if floor == min_frequency:
             break
-    return MergeResult(*steps.learned())
+    final = _frequencies(steps, data, starts, counts, symbol_ids) if frequencies and not len(initial) else None
+    return MergeResult(*steps.learned(), frequencies=final)
+
+
+def _frequencies(steps: MergeSteps, data, starts, counts, symbol_ids) -> np.ndarray | None:
+    if int((symbol_ids if len(symbol_ids) else data).min(initial=0)) < 0:
+        return None
+    found = steps.frequencies()
+    # Words of one symbol are not laid out.
+    alone = np.flatnonzero(np.diff(starts) == 1)
+    symbols = data[starts[alone]]
+    np.add.at(found, symbol_ids[symbols] if len(symbol_ids) else symbols, counts[alone])
+    return found
 
 
 def _progress(steps: MergeSteps, total: int) -> MergeProgress:

@@ -42,6 +42,7 @@ class MergeSteps:
         self.merge_key = np.empty(n_merges, np.int64)
         self.merge_count = np.empty(n_merges, np.int64)
         self.pairs_before = 1 << 12
+        self.dropped = np.zeros(self.vocab, np.int64)
 
     def _make_tokens(self, alphabet, n_merges, max_length, reserved, prefix, unique) -> None:
         vocab = self.base + n_merges
@@ -83,6 +84,16 @@ class MergeSteps:
         """The merges so far (int32 [m, 2]) and their counts (int64 [m]), copies."""
         keys, counts = self.merge_key[: self.merges], self.merge_count[: self.merges]
         return np.stack([keys >> 32, keys & 0xFFFFFFFF], axis=1).astype(np.int32), counts.copy()
+
+    def frequencies(self) -> np.ndarray:
+        """How often each token stands in the words that were laid out, as they are cut now: int64 [tokens]. Words that initial
+        merges made one token are not among them."""
+        tokens = int(self.state[k.STATE_NEXT_ID])
+        found = self.dropped[:tokens].copy()
+        standing = np.zeros(tokens, np.int64)
+        self.slots = pairs.compact(*self.words[:3], self.words.count, self.slots, standing, self.dropped)
+        self.compacted = True
+        return found + standing
 
     def spelling(self, token: int) -> bytes:
         start = int(self.tokens.start[token])
@@ -133,7 +144,7 @@ class MergeSteps:
         words = self.words
         single = np.zeros(0 if self.compacted else int(self.state[k.STATE_NEXT_ID]), np.int64)
         if not self.compacted:
-            self.slots = pairs.compact(*words[:3], words.count, self.slots, single)
+            self.slots = pairs.compact(*words[:3], words.count, self.slots, single, self.dropped)
             self.compacted = True
         n = self.slots
         # Each epoch has some sixteen times the pairs of the one before, and never more than slots.

@@ -79,9 +79,10 @@ def layout(data, starts, symbol_ids, symbol, word_at, span):
 
 
 @plain_kernel
-def compact(symbol, word_at, span, word_count, n, single):
+def compact(symbol, word_at, span, word_count, n, single, dropped):
     """Close the gaps that merges left and drop words of one symbol. ``single`` (int64, by symbol, zeroed) becomes the
-    symbols' counts, those of dropped words included. Returns the new number of slots."""
+    symbols' counts, those of dropped words included; these are added to ``dropped`` (likewise; may be empty). Returns the
+    new number of slots."""
     q = 1
     i = 1
     while i < n:
@@ -99,6 +100,8 @@ def compact(symbol, word_at, span, word_count, n, single):
             i += n_slots
         if q - begin == 1:
             q = begin
+            if len(dropped) > 0:
+                dropped[symbol[q]] += f
         else:
             symbol[q] = -1
             word_at[q] = w

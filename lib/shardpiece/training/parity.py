@@ -235,7 +235,9 @@ class _ParitySteps(MergeSteps):
 
     def result(self, complete: bool = True) -> ParityResult:
         groups = self.merge_group[: self.merges].copy()
-        return ParityResult(*self.learned(), complete, groups, self.groups.tokens.copy(), self.groups.units)
+        return ParityResult(
+            *self.learned(), complete, groups=groups, tokens=self.groups.tokens.copy(), units=self.groups.units
+        )
 
     def run(self, limit: int, n_groups: int | None, progress, stop) -> bool:
         """Merge until ``limit`` merges are made in all or no pair is left, with ``n_groups`` None as one group; False
@@ -286,7 +288,7 @@ class _ParitySteps(MergeSteps):
         words = self.words
         if not self.compacted:
             single = np.zeros(int(self.state[merge_kernels.STATE_NEXT_ID]), np.int64)
-            self.slots = pair_kernels.compact(*words[:3], words.count, self.slots, single)
+            self.slots = pair_kernels.compact(*words[:3], words.count, self.slots, single, np.empty(0, np.int64))
             self.compacted = True
         while True:
             pairs = _pairs(self.table_size)

@@ -64,12 +64,13 @@ def never_used(tokenizer: Tokenizer, frequencies: np.ndarray) -> int:
 def vocabulary_table(tokenizer: Tokenizer, frequencies: np.ndarray) -> bytes:
     """vocab.tsv: a line for every id with its frequency, its kind, the piece for people, and its bytes in hexadecimal."""
     special = {i: text for text, i in tokenizer.special_tokens.items()}
+    vocab = list(tokenizer.model.vocab)
     lines = ["id\tfrequency\tkind\tpiece\tbytes"]
     for i, frequency in enumerate(frequencies.tolist()):
         if i in special:
             kind, piece = "special", special[i].encode()
-        elif i < len(tokenizer.model) and tokenizer.model.vocab[i] is not None:
-            kind, piece = "token", tokenizer.model.vocab[i]
+        elif i < len(vocab) and vocab[i] is not None:
+            kind, piece = "token", vocab[i]
         else:
             kind, piece = "none", b""
         lines.append(f"{i}\t{frequency}\t{kind}\t{readable(piece)}\t{piece.hex()}")
