@@ -171,7 +171,9 @@ def encode_words(
         prepared = prepare_words(
             data, word_ends, first, last, prepared, lows, highs, buckets, short_table, long_table
         )  # fmt: skip
-        n_missing = find_words(last - first, lows, highs, buckets, entries, short_table, missing)
+        n_missing = find_words(
+            last - first, lows, highs, buckets, entries, short_table, long_table, ring_bytes, ring_tokens, missing
+        )
         for batch in range(0, n_missing, TOGETHER):
             m = min(TOGETHER, n_missing - batch)
             for j in range(m):

@@ -135,7 +135,9 @@ def encode_words(
         prepared = prepare_words(
             data, word_ends, first, last, prepared, lows, highs, buckets, short_table, long_table
         )  # fmt: skip
-        n_missing = find_words(last - first, lows, highs, buckets, entries, short_table, missing)
+        n_missing = find_words(
+            last - first, lows, highs, buckets, entries, short_table, long_table, ring_bytes, ring_tokens, missing
+        )
         for x in range(n_missing):
             i = missing[x]
             start = word_ends[first + i - 1] if first + i > 0 else np.int64(first_byte)

@@ -8,13 +8,13 @@ _LINE = 64
 
 
 class WordCache:
-    """Tokens of words in about ``cache_bytes``: half for short words, an eighth each for the entries, the bytes and the
-    tokens of longer ones. One per thread."""
+    """Tokens of words in about ``cache_bytes``: half for short words, a quarter for the entries of longer ones, an eighth each
+    for their bytes and tokens. One per thread."""
 
     def __init__(self, cache_bytes: int = 64 << 20):
         unit = 1 << max(12, (cache_bytes // 8).bit_length() - 1)
         self.short_table = cache_lines(4 * unit)
-        self.long_table = cache_lines(unit)
+        self.long_table = cache_lines(2 * unit)
         self.ring_bytes = np.zeros(unit, np.uint8)
         self.ring_tokens = np.zeros(unit // 4, np.int32)
         self.state = np.zeros(k.STATE_SIZE, np.int64)

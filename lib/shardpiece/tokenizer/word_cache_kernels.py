@@ -180,15 +180,21 @@ def prepare_words(data, word_ends, first, last, start, lows, highs, buckets, sho
 
 
 @plain_kernel
-def find_words(n, lows, highs, buckets, entries, short_table, missing):
+def find_words(n, lows, highs, buckets, entries, short_table, long_table, ring_bytes, ring_tokens, missing):
     """Look the short ones of n prepared words up: ``entries`` (int64) receives where each is, if it does not move. One that is
     not there gets an entry without tokens, so that its next occurrence is, and a place in ``missing`` (int64 [n + 1]).
-    Returns the number of these."""
+    Returns the number of these. For longer words that seem to be there, asks for their bytes and tokens."""
     found = np.int64(0)
     for i in range(n):
         bucket = get(buckets, i)
         if bucket < 0:
             put(entries, i, np.int64(-1))
+            if bucket != NO_BUCKET:
+                h = get(lows, i)
+                entry = ~bucket + 4 * np.int64(get(long_table, ~bucket) != h)
+                if get(long_table, entry) == h:
+                    prefetch(ring_bytes, np.int64(get(long_table, entry + 1)) & np.int64(len(ring_bytes) - 1))
+                    prefetch(ring_tokens, np.int64(get(long_table, entry + 2)) & np.int64(len(ring_tokens) - 1))
             continue
         lo, hi = get(lows, i), get(highs, i)
         front = (get(short_table, bucket) ^ lo) | ((get(short_table, bucket + 1) ^ hi) << _4)
