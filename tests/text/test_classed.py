@@ -84,7 +84,7 @@ def test_equals_the_two_steps(name):
 
 @pytest.mark.parametrize(
     "name",
-    ["uncased", "white space", *(pytest.param(n, marks=pytest.mark.slow) for n in ("cased", "not cleaned", "signs"))],
+    ["uncased", *(pytest.param(n, marks=pytest.mark.slow) for n in ("cased", "not cleaned", "signs", "white space"))],
 )
 def test_every_code_point_alone_and_in_a_word(name):
     engine = TextEngine(*ENGINES[name])
