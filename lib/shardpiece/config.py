@@ -34,6 +34,21 @@ class CountConfig(Section):
     task_size: Memory = Field(ByteSize(64 << 20), description="text per Spark task")
 
 
+class SamplingConfig(Section):
+    """Regularization: segmentations drawn at random, the same ones for a seed, an epoch and a document's id anywhere."""
+
+    dropout: float = Field(0.0, ge=0, lt=1, description="of BPE models: how often a merge is left out")
+    alpha: float | None = Field(
+        None,
+        gt=0,
+        le=1e6,
+        description="of Unigram models: segmentations in proportion to their probability to this power",
+    )
+    nbest: int | None = Field(None, ge=1, le=1 << 20, description="of so many best segmentations; default: of all")
+    seed: int = Field(0, ge=-(1 << 63), lt=1 << 63)
+    epoch: int = Field(0, ge=-(1 << 63), lt=1 << 63, description="another one gives other segmentations")
+
+
 class EncodeConfig(Section):
     """Encoding the corpus into shards."""
 
@@ -49,6 +64,9 @@ class EncodeConfig(Section):
     eos_token: str | None = Field(
         None, description="the end-of-text token; default: the first of <|endoftext|>, </s> and [SEP] that there is"
     )
+    add_special_tokens: bool = Field(
+        False, description="put around every document what the tokenizer has for it, such as [CLS] and [SEP]"
+    )
     empty_documents: Literal["keep", "skip"] = Field(
         "keep", description="keep: an empty or null document is a document without text; skip: it is left out"
     )
@@ -62,6 +80,7 @@ class EncodeConfig(Section):
         "job's own",
     )
     cache_bytes: Memory = Field(ByteSize(64 << 20), description="memory for words that a worker has encoded")
+    sampling: SamplingConfig | None = Field(None, description="draw segmentations at random; default: no")
 
     def end_of_text(self, special_tokens: Iterable[str]) -> str:
         """The token that append_eos appends, one of ``special_tokens``. Raises ConfigError when it is not among them."""

@@ -3,6 +3,7 @@
 import json
 import shutil
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -13,14 +14,24 @@ import shardpiece
 from shardpiece.config import load_config
 from shardpiece.corpus.sources import list_files
 from shardpiece.corpus.splits import Columns, plan_input
-from shardpiece.errors import ConfigError, DataError, FormatError, InputError, OutputError, TrainingError
+from shardpiece.errors import (
+    ConfigError,
+    DataError,
+    FormatError,
+    InputError,
+    OutputError,
+    ShardpieceError,
+    TrainingError,
+)
 from shardpiece.pipeline.count import count
 from shardpiece.pipeline.encode import encode
 from shardpiece.pipeline.outputs import OutputKind
 from shardpiece.pipeline.run import run_all
 from shardpiece.pipeline.tasks import document_errors, read_documents
 from shardpiece.pipeline.train import train
+from shardpiece.tokenizer import artifact
 from shardpiece.tokenizer.shard_decoding import decoded_documents
+from shardpiece.tokenizer.template import Template
 from tests.conftest import corpus_rows, input_rows, write_corpus
 
 
@@ -499,3 +510,37 @@ def test_a_text_engine_other_than_the_tables_or_the_tokenizers_is_an_error(sessi
     encoding = {"input": [str(corpus)], "output": str(tmp_path), "encode.tokenizer": str(output / "tokenizer")}
     with pytest.raises(ConfigError, match=r"the tokenizer .*tokenizer has PreTokenizer.*nfc"):
         encode(session, load_config(None, {**encoding, "normalizer": "nfc"}))
+
+
+def test_a_template_and_the_end_of_text_go_around_every_document(session, done, corpus, tmp_path):
+    base, output, _ = done
+    trained = shardpiece.load(base.tokenizer_path)
+    eos = trained.special_id("<|endoftext|>")
+    around = replace(trained, template=Template((eos, 65), (66,)))
+    artifact.save(around, str(tmp_path / "tokenizer"))
+    settings = {
+        "encode__tokenizer": str(tmp_path / "tokenizer"), "encode__add_special_tokens": True, "encode__append_eos": True,
+        "encode__warm_words": f"{output}/words", "encode__cache_bytes": "1MiB",
+    }  # fmt: skip
+    encode(session, config_for(corpus, tmp_path, **settings))
+    rows = [row for path in sorted((tmp_path / "shards").glob("*.parquet")) for row in pq.read_table(path).to_pylist()]
+    texts = [row["text"] or "" for row in input_rows(corpus)]
+    assert [row["tokens"] for row in rows] == [[eos, 65, *trained.encode(text), 66, eos] for text in texts]
+    tokenizer = shardpiece.load(str(tmp_path / "tokenizer"))
+    assert [raw.decode() for *_, raw in decoded_documents(str(tmp_path / "shards"), tokenizer)] == texts
+    manifest = json.loads((tmp_path / "shards" / "manifest.json").read_text())
+    assert manifest["around"] == {"before": [eos, 65], "after": [66, eos]}
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"encode__add_special_tokens": True}, "nothing that it puts around a text"),
+        ({"encode__sampling": {"alpha": 0.1}}, "alpha is for Unigram models"),
+        ({"encode__warm_words": "/nowhere"}, "no word table here"),
+    ],
+)
+def test_what_the_tokenizer_has_no_use_for_is_said_before_spark_starts(done, corpus, tmp_path, settings, message):
+    config = config_for(corpus, tmp_path, encode__tokenizer=done[0].tokenizer_path, **settings)
+    with pytest.raises(ShardpieceError, match=message):
+        encode(lambda: pytest.fail("Spark was started"), config)

@@ -6,6 +6,7 @@ checksums show, is not written again.
 
 import json
 from collections.abc import Callable
+from dataclasses import asdict
 
 from pyspark.sql import SparkSession
 
@@ -13,6 +14,7 @@ from shardpiece import storage
 from shardpiece.config import EncodeConfig, JobConfig
 from shardpiece.corpus.sources import list_files
 from shardpiece.corpus.splits import Columns, plan_input
+from shardpiece.errors import ConfigError
 from shardpiece.pipeline.encode_task import OUTPUT, STATISTICS, EncodeTask, Encoding, WorkerTokenizer
 from shardpiece.pipeline.kernels import prepare_encoding
 from shardpiece.pipeline.progress import StageProgress, log
@@ -25,6 +27,7 @@ from shardpiece.shards.plan import plan_shards
 from shardpiece.shards.writers import shard_dtype
 from shardpiece.tokenizer import packed
 from shardpiece.tokenizer.loading import load
+from shardpiece.tokenizer.sampling import Sampling
 from shardpiece.tokenizer.tokenizer import Tokenizer
 
 
@@ -40,9 +43,9 @@ def encode(session: Callable[[], SparkSession], config: JobConfig, words: str | 
     tokenizer = load(source, settings.tokenizer_pretokenizer)
     tokenizer.engine.check_setting(config.engine_settings, f"the tokenizer {source}")
     eos = tokenizer.special_id(settings.end_of_text(tokenizer.special_tokens)) if settings.append_eos else None
-    encoding = Encoding(
-        settings.special_tokens_in_text, (), () if eos is None else (eos,), settings.empty_documents == "keep"
-    )
+    before, after = _around(settings, tokenizer, eos)
+    sampling = _sampling(settings, tokenizer)
+    encoding = Encoding(settings.special_tokens_in_text, before, after, settings.empty_documents == "keep", sampling)
     columns = Columns(config.text_column, id=config.id_column)
     plan = plan_input(list_files(config.input), columns)
     shards = plan_shards(plan.splits, int(settings.shard_size))
@@ -57,6 +60,7 @@ def encode(session: Callable[[], SparkSession], config: JobConfig, words: str | 
         columns=[config.text_column, config.id_column],
         input=plan.ledger(),
         shards=[len(shard.splits) for shard in shards],
+        **_options(settings, encoding),
     )
     finished = OUTPUT.finished(output, key, config.overwrite)
     if finished is not None:
@@ -86,11 +90,41 @@ def encode(session: Callable[[], SparkSession], config: JobConfig, words: str | 
     resumed = sum(result.pop("resumed") for result in results)
     if resumed:
         log(f"encode: {resumed:,} of {len(shards):,} shards were finished by an earlier run")
-    manifest = _manifest(config, tokenizer, key, eos, plan, results)
+    manifest = _manifest(config, tokenizer, key, eos, encoding, plan, results)
     OUTPUT.finish(output, manifest)
     if manifest["totals"]["replaced_documents"]:
         log(f"encode: {manifest['totals']['replaced_documents']:,} documents had invalid UTF-8, replaced with U+FFFD")
     return _report(manifest, progress.seconds)
+
+
+def _around(settings: EncodeConfig, tokenizer: Tokenizer, eos: int | None) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The ids before and after every document: the tokenizer's template, and the end-of-text token unless that ends with
+    it."""
+    template = tokenizer.template
+    if not settings.add_special_tokens:
+        return (), () if eos is None else (eos,)
+    if not template:
+        raise ConfigError("encode.add_special_tokens: the tokenizer has nothing that it puts around a text")
+    return template.before, template.after if eos is None or template.after[-1:] == (eos,) else (*template.after, eos)
+
+
+def _sampling(settings: EncodeConfig, tokenizer: Tokenizer) -> Sampling | None:
+    """Raises ConfigError for what the tokenizer's model has no use for."""
+    if settings.sampling is None:
+        return None
+    sampling = Sampling(**settings.sampling.model_dump())
+    sampling.check(tokenizer.model.kind)
+    return None if sampling.deterministic else sampling
+
+
+def _options(settings: EncodeConfig, encoding: Encoding) -> dict:
+    """What goes into plan key and manifest when it is not as by default."""
+    options: dict = {}
+    if settings.add_special_tokens:
+        options["around"] = {"before": list(encoding.before), "after": list(encoding.after)}
+    if encoding.sampling is not None:
+        options["sampling"] = asdict(encoding.sampling)
+    return options
 
 
 def _words(settings: EncodeConfig, tokenizer: Tokenizer, own: str | None) -> WarmWords | None:
@@ -100,7 +134,7 @@ def _words(settings: EncodeConfig, tokenizer: Tokenizer, own: str | None) -> War
     return warm_words(storage.absolute(path), tokenizer, int(settings.cache_bytes), settings.warm_words is not None)
 
 
-def _manifest(config, tokenizer, key, eos, plan, results) -> dict:
+def _manifest(config, tokenizer, key, eos, encoding, plan, results) -> dict:
     shards = sorted(results, key=lambda result: result["name"])
     for shard in shards:
         del shard["key"]
@@ -114,6 +148,7 @@ def _manifest(config, tokenizer, key, eos, plan, results) -> dict:
         "shard_format": config.encode.format,
         "dtype": shard_dtype(config.encode.format, tokenizer.vocab_size).name,
         "eos": {"appended": eos is not None, "id": eos},
+        **_options(config.encode, encoding),
         "empty_documents": config.encode.empty_documents,
         "special_tokens_in_text": config.encode.special_tokens_in_text,
         "invalid_utf8": config.invalid_utf8,
@@ -131,7 +166,8 @@ def _report(manifest: dict, seconds: float, skipped: bool = False) -> StageRepor
         "tokens": totals["tokens"],
         "shards": len(manifest["shards"]),
     }
-    text_tokens = totals["tokens"] - (totals["documents"] if manifest["eos"]["appended"] else 0)
+    before, after = manifests.around(manifest)
+    text_tokens = totals["tokens"] - totals["documents"] * (len(before) + len(after))
     if text_tokens:
         figures["bytes/token"] = totals["bytes"] / text_tokens
     return StageReport("encode", seconds, skipped, figures)

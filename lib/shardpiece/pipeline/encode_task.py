@@ -10,6 +10,7 @@ from pyspark import Broadcast
 
 from shardpiece import storage
 from shardpiece.corpus.splits import Columns, Split
+from shardpiece.errors import DataError
 from shardpiece.pipeline.outputs import OutputKind
 from shardpiece.pipeline.tasks import Counters, document_errors, plain_values, read_documents, result_batch
 from shardpiece.pipeline.warm_words import WarmWords
@@ -19,6 +20,7 @@ from shardpiece.shards.token_buffer import TokenBuffer
 from shardpiece.shards.writers import TokenBatch, shard_dtype, write_shard
 from shardpiece.text.documents import Documents
 from shardpiece.tokenizer import packed
+from shardpiece.tokenizer.sampling import Sampling, document_keys
 from shardpiece.tokenizer.tokenizer import Tokenizer
 
 STATISTICS = ("documents", "null_documents", "empty_documents", "replaced_documents", "bytes", "tokens")
@@ -36,12 +38,14 @@ _CHUNK_BYTES = 1 << 20
 
 @dataclass(frozen=True)
 class Encoding:
-    """What decides the ids of a document. ``before``, ``after``: ids around each one."""
+    """What decides the ids of a document. ``before``, ``after``: ids around each one; ``sampling``: None for the one
+    segmentation of the model."""
 
     special_tokens_in_text: str
     before: tuple[int, ...]
     after: tuple[int, ...]
     keep_empty: bool
+    sampling: Sampling | None = None
 
 
 @dataclass(frozen=True)
@@ -116,16 +120,21 @@ class EncodeTask:
                 dtype, tokenizer.vocab_size, encoding.before, encoding.after, encoding.keep_empty,
                 len(documents), documents.size,
             )  # fmt: skip
+            ids = keys = None
+            if self.shard_format != "bin" or encoding.sampling is not None:
+                ids = self._ids(split, row, batch)
+            if encoding.sampling is not None:
+                keys = _keys(split, row, ids, encoding.sampling)
             for first, chunk in chunks(documents):
+                chunk_keys = None if keys is None else keys[first : first + len(chunk)]
                 with document_errors(split, row + first):
-                    tokens, offsets = tokenizer.encode_documents(chunk, encoding.special_tokens_in_text)
+                    tokens, offsets = tokenizer.encode_documents(
+                        chunk, encoding.special_tokens_in_text, encoding.sampling, chunk_keys
+                    )
                 buffer.add(tokens, offsets, chunk.offsets)
             tokens, offsets = buffer.take()
-            ids = None
-            if self.shard_format != "bin":
-                ids = self._ids(split, row, batch)
-                if not encoding.keep_empty:
-                    ids = ids.filter(pa.array(np.diff(documents.offsets) > 0))
+            if ids is not None and not encoding.keep_empty:
+                ids = ids.filter(pa.array(np.diff(documents.offsets) > 0))
             statistics["documents"] += len(offsets) - 1
             statistics["null_documents"] += documents.nulls
             statistics["empty_documents"] += documents.empty
@@ -143,6 +152,13 @@ class EncodeTask:
             return plain_values(split, batch, self.columns.id)
         rows = pa.array(np.arange(row, row + batch.num_rows)).cast(pa.string())
         return pc.binary_join_element_wise(pa.scalar(split.path), rows, ":")
+
+
+def _keys(split: Split, row: int, ids: pa.Array, sampling: Sampling) -> np.ndarray:
+    if ids.null_count:
+        first = row + ids.is_null().to_pylist().index(True)
+        raise DataError(f"{split.path}, row {first}: the document has no id, and sampling goes by ids")
+    return document_keys(ids, sampling)
 
 
 def chunks(documents: Documents) -> Iterator[tuple[int, Documents]]:

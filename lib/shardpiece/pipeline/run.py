@@ -61,6 +61,11 @@ def _check(config: JobConfig) -> None:
         raise ConfigError(
             "train.words and encode.tokenizer are for single stages: in a whole run each stage reads the one before"
         )
+    if config.encode.add_special_tokens:
+        raise ConfigError(
+            "encode.add_special_tokens is for tokenizers from elsewhere: one that is trained here has nothing to put around "
+            "a text"
+        )
     if config.encode.append_eos:
         config.encode.end_of_text(config.train.special_tokens)
     engine = TextEngine(*config.engine_to_count)

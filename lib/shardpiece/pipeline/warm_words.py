@@ -22,6 +22,7 @@ _LONGEST = 64
 # Of a worker's cache, so much for the bytes of these words: with their ids and hashes they take about half of it.
 _SHARE = 16
 _BLOCK = 4096
+_TAKEN = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -81,6 +82,8 @@ class _Candidates:
     def __init__(self, most_bytes: int):
         self._most_bytes = most_bytes
         self._data, self._sizes, self._counts = np.empty(0, np.uint8), np.empty(0, np.int64), np.empty(0, np.int64)
+        self._parts: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []  # what came since
+        self._least = 2  # words that occur once are no use
         self._held: tuple[bytes, int] | None = None  # the last word: it may go on in the next part, for another group
 
     def add(self, data: np.ndarray, starts: np.ndarray, counts: np.ndarray) -> None:
@@ -94,30 +97,40 @@ class _Candidates:
             else:
                 self._take(np.frombuffer(held, np.uint8), np.array([0, len(held)]), np.array([count]))
         self._held = data[starts[-2] : starts[-1]].tobytes(), int(counts[-1])
-        self._take(data, starts[:-1], counts[:-1])
+        for first in range(0, len(counts) - 1, _TAKEN):
+            end = min(first + _TAKEN, len(counts) - 1)
+            self._take(data, starts[first : end + 1], counts[first:end])
 
     def words(self) -> WarmWords:
         if self._held is not None:
             held, count = self._held
             self._take(np.frombuffer(held, np.uint8), np.array([0, len(held)]), np.array([count]))
             self._held = None
+        self._shrink()
         order = np.argsort(-self._counts, kind="stable")[::-1]
         data, sizes = _gathered(self._data, self._sizes, order)
         return WarmWords(read_only(data), read_only(np.cumsum(sizes)))
 
     def _take(self, data: np.ndarray, starts: np.ndarray, counts: np.ndarray) -> None:
         sizes = np.diff(starts)
-        best = self._best(np.flatnonzero((counts > 1) & (sizes <= _LONGEST)), sizes, counts)
-        part, part_sizes = _gathered(data[int(starts[0]) : int(starts[-1])], sizes, best)
-        sizes, counts = np.append(self._sizes, part_sizes), np.append(self._counts, counts[best])
-        best = self._best(np.arange(len(sizes)), sizes, counts)
-        self._data, self._sizes = _gathered(np.concatenate([self._data, part]), sizes, best)
-        self._counts = counts[best]
+        chosen = np.flatnonzero((counts >= self._least) & (sizes <= _LONGEST))
+        self._parts.append((*_gathered(data[int(starts[0]) : int(starts[-1])], sizes, chosen), counts[chosen]))
+        if sum(len(part) for part, _, _ in self._parts) > 8 * self._most_bytes:
+            self._shrink()
 
-    def _best(self, among: np.ndarray, sizes: np.ndarray, counts: np.ndarray) -> np.ndarray:
-        """The most frequent words ``among`` these that the bytes allow, in the table's order."""
-        order = among[np.argsort(-counts[among], kind="stable")]
-        return np.sort(order[np.cumsum(sizes[order]) <= self._most_bytes])
+    def _shrink(self) -> None:
+        """Keep the most frequent words that the bytes allow."""
+        parts = [(self._data, self._sizes, self._counts), *self._parts]
+        data, sizes, counts = (np.concatenate(column) for column in zip(*parts, strict=True))
+        self._parts.clear()
+        order = np.argsort(-counts, kind="stable")
+        n = int(np.searchsorted(np.cumsum(sizes[order]), self._most_bytes, side="right"))
+        if n < len(order):
+            # All words to come stand behind this one: their bytes do, and their counts are no higher.
+            self._least = int(counts[order[n]]) + 1
+        best = np.sort(order[:n])
+        self._data, self._sizes = _gathered(data, sizes, best)
+        self._counts = counts[best]
 
 
 def _gathered(data: np.ndarray, sizes: np.ndarray, order: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

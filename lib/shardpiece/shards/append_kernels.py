@@ -1,5 +1,8 @@
 """Ids copied into a shard's own type, with what belongs around each document."""
 
+import numpy as np
+
+from shardpiece.intrinsics import get, put
 from shardpiece.kernel_cache import plain_kernel
 
 
@@ -13,24 +16,23 @@ def append_documents(tokens, offsets, text_offsets, keep_empty, before, after, v
     it. Returns (where the last one ends, documents so far), or (-1, id) for an id that is not below ``vocab_size``, which
     must fit into ``out``.
     """
-    last = vocab_size - 1
+    most = np.uint32(0)
     for d in range(len(offsets) - 1):
         if not keep_empty and text_offsets[d] == text_offsets[d + 1]:
             continue
         for x in before:
             out[at] = x
             at += 1
-        a, n = offsets[d], offsets[d + 1] - offsets[d]
-        # The sign of ``wrong`` is that of any id below 0 and of any beyond the last: no branch in the loop.
-        wrong = 0
+        a, n = np.int64(offsets[d]), np.int64(offsets[d + 1] - offsets[d])
+        # Unsigned, negative ids are the largest of all: no branch in the loop.
         for i in range(n):
-            x = tokens[a + i]
-            wrong |= x | (last - x)
-            out[at + i] = x
-        if wrong < 0:
+            x = np.uint32(get(tokens, a + i))
+            most = max(most, x)
+            put(out, at + i, out.dtype.type(x))
+        if most >= vocab_size:
             for i in range(n):
-                if tokens[a + i] < 0 or tokens[a + i] > last:
-                    return -1, int(tokens[a + i])
+                if not 0 <= tokens[a + i] < vocab_size:
+                    return np.int64(-1), np.int64(tokens[a + i])
         at += n
         for x in after:
             out[at] = x

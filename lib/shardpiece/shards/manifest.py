@@ -40,6 +40,14 @@ def read_journal_entry(directory: str, name: str, key: str) -> dict | None:
     return entry
 
 
+def around(manifest: dict) -> tuple[list[int], list[int]]:
+    """The ids in front of and behind every document's text."""
+    if "around" in manifest:
+        return manifest["around"].get("before"), manifest["around"].get("after")
+    eos = manifest["eos"]
+    return [], [eos.get("id")] if eos.get("appended") else []
+
+
 def read_manifest(directory: str) -> dict:
     """Raises FormatError when the directory holds no finished shards of a known version."""
     path = storage.join(directory, MANIFEST)
@@ -50,6 +58,11 @@ def read_manifest(directory: str) -> dict:
     keys = {"key": str, "tokenizer": str, "vocab_size": int, "shard_format": str, "dtype": str, "eos": dict,
             "totals": dict, "shards": list}  # fmt: skip
     manifest = storage.read_manifest(path, FORMAT, VERSION, keys)
+    if not isinstance(manifest.get("around", {}), dict):
+        raise FormatError(f"{path}: damaged ('around' is not a dict)")
+    ids = around(manifest)
+    if not all(isinstance(part, list) and all(type(i) is int for i in part) for part in ids):
+        raise FormatError(f"{path}: damaged ('eos' or 'around' holds what is no id)")
     for shard in manifest["shards"]:
         if not isinstance(shard, dict) or not {"name", "documents", "tokens", "files"} <= set(shard):
             raise FormatError(f"{path}: damaged ('shards' has an incomplete entry)")

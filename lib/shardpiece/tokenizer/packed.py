@@ -10,14 +10,18 @@ import io
 import json
 from dataclasses import fields, is_dataclass
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 
 from shardpiece.errors import FormatError
 from shardpiece.kernel_cache import read_only
 from shardpiece.text.engine import TextEngine
+from shardpiece.tokenizer.added_tokens import AddedToken
 from shardpiece.tokenizer.bpe import BPEModel
+from shardpiece.tokenizer.bpe_tables import BPETables
 from shardpiece.tokenizer.decoder import Decoder
+from shardpiece.tokenizer.template import Template
 from shardpiece.tokenizer.tokenizer import Tokenizer
 from shardpiece.tokenizer.unigram import UnigramModel
 from shardpiece.tokenizer.vocabulary import Vocabulary
@@ -27,7 +31,12 @@ from shardpiece.tokenizer.wordpiece import WordPieceModel
 FORMAT = "shardpiece-packed-tokenizer"
 VERSION = 1
 
-_CLASSES = {one.__name__: one for one in (Tokenizer, BPEModel, WordPieceModel, UnigramModel, WordLevelModel, Decoder)}
+_CLASSES = {
+    one.__name__: one
+    for one in (Tokenizer, AddedToken, Template, BPEModel, BPETables, WordPieceModel, UnigramModel, WordLevelModel)
+}
+# What a model derives from its fields when its encoder is made, and workers need not derive again.
+_DERIVED = {BPEModel: ("tables",), UnigramModel: ("trie",)}
 
 
 def pack(tokenizer: Tokenizer) -> bytes:
@@ -53,10 +62,10 @@ def unpack(raw: bytes, cache_bytes: int | None = None) -> Tokenizer:
             content = json.loads(stored["header"].tobytes())
             if (content["format"], content["version"]) != (FORMAT, VERSION):
                 raise ValueError(f"it is {content['format']!r} of version {content['version']!r}")
-            tokenizer = _unpacked(content["tokenizer"], stored)
+            tokenizer = _unpacked(content["tokenizer"], {name: stored[name] for name in stored.files})
         if not isinstance(tokenizer, Tokenizer):
             raise ValueError("it holds another object")
-    except (KeyError, TypeError, ValueError, AttributeError, OSError, EOFError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, OSError, EOFError, BadZipFile) as error:
         raise FormatError(f"not a packed tokenizer of this version ({type(error).__name__}: {error})") from None
     object.__setattr__(tokenizer, "_fingerprint", content["fingerprint"])
     if cache_bytes is not None:
@@ -76,9 +85,11 @@ def _packed(value: Any, arrays: list[np.ndarray]) -> Any:
         case dict():
             return {"dict": [[_packed(key, arrays), _packed(item, arrays)] for key, item in value.items()]}
         case np.ndarray():
-            arrays.append(value)
+            place = next((i for i, array in enumerate(arrays) if array is value), len(arrays))
+            if place == len(arrays):
+                arrays.append(value)
             # Kernels are compiled once for arrays that can be written to and once for those that cannot.
-            return {"array": [len(arrays) - 1, value.flags.writeable]}
+            return {"array": [place, value.flags.writeable]}
         case Vocabulary():
             return {"vocabulary": [_packed(part, arrays) for part in (value.data, value.offsets, value.present)]}
         case tuple() if len(value) > 1000 and all(piece is None or isinstance(piece, bytes) for piece in value):
@@ -87,13 +98,16 @@ def _packed(value: Any, arrays: list[np.ndarray]) -> Any:
             return {"tuple": [_packed(item, arrays) for item in value]}
         case TextEngine():
             return {"engine": value.spec}
+        case Decoder():
+            return {"decoder": value.spec}
     name = type(value).__name__
     if not is_dataclass(value) or _CLASSES.get(name) is not type(value):
         raise TypeError(f"a {name} cannot be packed")
-    return {"object": [name, {field.name: _packed(getattr(value, field.name), arrays) for field in fields(value)}]}
+    names = [*(field.name for field in fields(value)), *_DERIVED.get(type(value), ())]
+    return {"object": [name, {field: _packed(getattr(value, field), arrays) for field in names}]}
 
 
-def _unpacked(value: Any, arrays) -> Any:
+def _unpacked(value: Any, arrays: dict[str, np.ndarray]) -> Any:
     if isinstance(value, list):
         return [_unpacked(item, arrays) for item in value]
     if not isinstance(value, dict):
@@ -115,10 +129,11 @@ def _unpacked(value: Any, arrays) -> Any:
             return tuple(_unpacked(item, arrays) for item in content)
         case "engine":
             return TextEngine.from_spec(content)
+        case "decoder":
+            return Decoder(tuple(content))
         case "object":
             name, items = content
             result = object.__new__(_CLASSES[name])
-            for field, item in items.items():
-                object.__setattr__(result, field, _unpacked(item, arrays))
+            result.__dict__.update((field, _unpacked(item, arrays)) for field, item in items.items())
             return result
     raise ValueError(f"unknown kind {kind!r}")

@@ -4,13 +4,14 @@ from collections.abc import Iterator
 
 from shardpiece import storage
 from shardpiece.errors import FormatError
-from shardpiece.shards.manifest import read_manifest
+from shardpiece.shards.manifest import around, read_manifest
 from shardpiece.shards.readers import iter_documents
 from shardpiece.tokenizer.tokenizer import Tokenizer
 
 
 def decoded_documents(directory: str, tokenizer: Tokenizer) -> Iterator[tuple[str | None, int, bytes]]:
-    """(id, number of tokens, bytes) of every document; an appended end-of-text token is counted, not decoded.
+    """(id, number of tokens, bytes) of every document; what was put around it, such as an end-of-text token,
+    is counted, not decoded.
 
     Raises FormatError when another tokenizer wrote the shards.
     """
@@ -21,11 +22,14 @@ def decoded_documents(directory: str, tokenizer: Tokenizer) -> Iterator[tuple[st
             f"{directory}: encoded with the tokenizer {manifest['tokenizer'][:12]}…, "
             f"this one is {tokenizer.fingerprint[:12]}…: decode with the one that wrote the shards"
         )
-    eos = manifest["eos"]
+    before, after = around(manifest)
     for name, tokens in iter_documents(directory, manifest):
-        text = tokens
-        if eos["appended"]:
-            if not len(tokens) or tokens[-1] != eos["id"]:
-                raise FormatError(f"{directory}: a document does not end with the end-of-text token {eos['id']}")
-            text = tokens[:-1]
-        yield name, len(tokens), tokenizer.decode_bytes(text)
+        end = len(tokens) - len(after)
+        if end < len(before) or tokens[: len(before)].tolist() != before or tokens[end:].tolist() != after:
+            said = (
+                f"end with the end-of-text token {after[0]}"
+                if not before and len(after) == 1
+                else "stand between the ids of the manifest"
+            )
+            raise FormatError(f"{directory}: a document does not {said}")
+        yield name, len(tokens), tokenizer.decode_bytes(tokens[len(before) : end])
