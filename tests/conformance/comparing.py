@@ -227,4 +227,5 @@ class Comparison:
                 back = self.tokenizer.decode_bytes(encoded[i])
                 if back != text:
                     differences.append(Difference(section, in_text, ascii(raw[i]), ascii(back), ascii(text)))
+        differences.sort(key=lambda one: len(one.text))
         self.report.add(section, len(texts), differences[: self.show], len(differences))

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 import shardpiece
-from shardpiece.errors import DocumentError
+from shardpiece.errors import DocumentError, FormatError
 from tests.conformance.comparing import Comparison, Difference, digests, ours
 from tests.conformance.references import (
     Encoded,
@@ -38,10 +38,10 @@ def written(kind: str, tokenizer: shardpiece.Tokenizer) -> dict[str, bytes] | st
     """Content by name of file, or why there is none."""
     module, name = WRITERS[kind]
     writer = import_module(f"shardpiece.tokenizer.formats.{module}")
-    reason = writer.problem(tokenizer)
-    if reason is not None:
-        return reason
-    return {name: writer.to_bytes(tokenizer)} if name else writer.to_files(tokenizer)
+    try:
+        return {name: writer.to_bytes(tokenizer)} if name else writer.to_files(tokenizer)
+    except FormatError as error:
+        return str(error)
 
 
 def loaded_by_reference(kind: str, path: Path, original: Peer, tokenizer: shardpiece.Tokenizer) -> Peer | None:

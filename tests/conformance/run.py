@@ -76,9 +76,10 @@ def decodable(peer, i: int) -> bool:
 
 
 def in_bytes(comparison: Comparison, count: int) -> None:
-    """Nothing is lost by a byte-level model, whatever the bytes."""
+    """Nothing is lost by a byte-level model, whatever the bytes, but for the white space that added tokens take along."""
+    stripping = any(token.lstrip or token.rstrip for token in comparison.tokenizer.added_tokens)
     strings = next(adversary(comparison).strings(count))
-    for mode in comparison.modes:
+    for mode in ("text",) if stripping else comparison.modes:
         comparison.lossless("lossless", [*strings, *texts.fuzzed_bytes(count, 1), *texts.sample(SHARED)], mode)
 
 
