@@ -16,8 +16,10 @@ import numpy as np
 from shardpiece.errors import FormatError
 from shardpiece.kernel_cache import read_only
 from shardpiece.text.engine import TextEngine
+from shardpiece.tokenizer.added_tokens import AddedToken
 from shardpiece.tokenizer.bpe import BPEModel
 from shardpiece.tokenizer.decoder import Decoder
+from shardpiece.tokenizer.template import Template
 from shardpiece.tokenizer.tokenizer import Tokenizer
 from shardpiece.tokenizer.unigram import UnigramModel
 from shardpiece.tokenizer.vocabulary import Vocabulary
@@ -27,7 +29,10 @@ from shardpiece.tokenizer.wordpiece import WordPieceModel
 FORMAT = "shardpiece-packed-tokenizer"
 VERSION = 1
 
-_CLASSES = {one.__name__: one for one in (Tokenizer, BPEModel, WordPieceModel, UnigramModel, WordLevelModel, Decoder)}
+_CLASSES = {
+    one.__name__: one
+    for one in (Tokenizer, BPEModel, WordPieceModel, UnigramModel, WordLevelModel, AddedToken, Template)
+}
 
 
 def pack(tokenizer: Tokenizer) -> bytes:
@@ -87,6 +92,8 @@ def _packed(value: Any, arrays: list[np.ndarray]) -> Any:
             return {"tuple": [_packed(item, arrays) for item in value]}
         case TextEngine():
             return {"engine": value.spec}
+        case Decoder():
+            return {"decoder": value.spec}
     name = type(value).__name__
     if not is_dataclass(value) or _CLASSES.get(name) is not type(value):
         raise TypeError(f"a {name} cannot be packed")
@@ -115,6 +122,8 @@ def _unpacked(value: Any, arrays) -> Any:
             return tuple(_unpacked(item, arrays) for item in content)
         case "engine":
             return TextEngine.from_spec(content)
+        case "decoder":
+            return Decoder(tuple(content))
         case "object":
             name, items = content
             result = object.__new__(_CLASSES[name])
