@@ -9,6 +9,7 @@ import pytest
 import shardpiece
 from shardpiece.errors import FormatError
 from shardpiece.text.patterns import PATTERNS
+from shardpiece.tokenizer import packed
 from shardpiece.tokenizer.formats import gpt2_files, published, subword_nmt, tekken, tiktoken, wordpiece_vocab
 from tests.tokenizer.published import (
     CORPUS,
@@ -139,6 +140,9 @@ def test_vocab_txt_encodes_as_bert(cased, tmp_path):
         assert ids == peer.encode(text, add_special_tokens=False).ids, text
         assert ours.encode(text, "token", add_special_tokens=True) == peer.encode(text).ids
         assert ours.decode(ids) == peer.decode(ids, skip_special_tokens=False)
+    worker = packed.unpack(packed.pack(ours))
+    assert (worker.added_tokens, worker.template, worker.decoder) == (ours.added_tokens, ours.template, ours.decoder)
+    assert worker.decode(ids) == ours.decode(ids)
     assert shardpiece.load(path, lowercase=cased).fingerprint != ours.fingerprint
     files = wordpiece_vocab.to_files(ours)
     assert files["vocab.txt"] == (tmp_path / "vocab.txt").read_bytes()
