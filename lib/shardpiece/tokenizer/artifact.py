@@ -28,7 +28,7 @@ VERSION = 4
 def save(tokenizer: Tokenizer, directory: str) -> None:
     """Write the artifact; shardpiece.json is removed first and written last, and what else an older one had goes too."""
     files = to_files(tokenizer)
-    for name in (METADATA_FILE, *OPTIONAL_FILES):
+    for name in (METADATA_FILE, *OPTIONAL_FILES, *({TOKENIZER_FILE} - set(files))):
         storage.remove(storage.join(directory, name))
     for name, content in files.items():
         storage.write_bytes(storage.join(directory, name), content)
@@ -38,8 +38,11 @@ def load(directory: str) -> Tokenizer:
     """Read an artifact. Raises FormatError when it is absent, unfinished, of another version or altered."""
     directory = directory.removesuffix(f"/{TOKENIZER_FILE}")
     stored = read_metadata(directory)
-    path = storage.join(directory, TOKENIZER_FILE)
     try:
+        if TOKENIZER_FILE not in [file["name"] for file in stored["files"]]:
+            path = storage.join(directory, SENTENCEPIECE_FILE)
+            return _checked(sentencepiece_tokenizer.from_bytes(storage.read_bytes(path), path), stored, path)
+        path = storage.join(directory, TOKENIZER_FILE)
         content, checksum = storage.read_json_and_checksum(path)
         return _assemble(content, stored, path, checksum)
     except (KeyError, TypeError, AttributeError, IndexError, ValueError) as error:
@@ -67,10 +70,18 @@ def read_metadata(directory: str) -> dict:
 
 
 def to_files(tokenizer: Tokenizer, more: Mapping[str, bytes] | None = None) -> dict[str, bytes]:
-    """The artifact's files by name, in the order to write them; also what the driver broadcasts. ``more``: files that are
-    no part of the tokenizer, for people or other programs."""
-    files = {TOKENIZER_FILE: huggingface.to_bytes(tokenizer), **(more or {})}
-    if sentencepiece_tokenizer.problem(tokenizer) is None:
+    """The artifact's files by name, in the order to write them. ``more``: files that are no part of the tokenizer, for people
+    or other programs. A tokenizer that tokenizer.json cannot hold lies in tokenizer.model alone. Raises FormatError for one
+    that neither can hold."""
+    files = {}
+    in_model = sentencepiece_tokenizer.problem(tokenizer) is None
+    try:
+        files[TOKENIZER_FILE] = huggingface.to_bytes(tokenizer)
+    except FormatError:
+        if not in_model:
+            raise
+    files.update(more or {})
+    if in_model:
         files[SENTENCEPIECE_FILE] = sentencepiece_tokenizer.to_bytes(tokenizer)
     return {**files, METADATA_FILE: storage.pretty_json(metadata(tokenizer, files))}
 
@@ -83,7 +94,7 @@ def metadata(tokenizer: Tokenizer, files: Mapping[str, bytes]) -> dict:
         "fingerprint": tokenizer.fingerprint,
         "vocab_size": tokenizer.vocab_size,
         "engine": tokenizer.engine.spec,
-        "model": tokenizer.model.settings(),
+        "model": {**tokenizer.model.settings(), "size": len(tokenizer.model)},
         "outside_model": huggingface.outside_model(tokenizer),
         "added_tokens": [token.spec for token in tokenizer.added_tokens],
         "template": tokenizer.template.spec,
@@ -98,8 +109,12 @@ def metadata(tokenizer: Tokenizer, files: Mapping[str, bytes]) -> dict:
 
 def from_files(files: dict[str, bytes]) -> Tokenizer:
     """The tokenizer from what ``to_files`` gave."""
-    raw = files[TOKENIZER_FILE]
-    return _assemble(json.loads(raw), json.loads(files[METADATA_FILE]), TOKENIZER_FILE, storage.checksum_bytes(raw))
+    stored = json.loads(files[METADATA_FILE])
+    raw = files.get(TOKENIZER_FILE)
+    if raw is None:
+        read = sentencepiece_tokenizer.from_bytes(files[SENTENCEPIECE_FILE], SENTENCEPIECE_FILE)
+        return _checked(read, stored, SENTENCEPIECE_FILE)
+    return _assemble(json.loads(raw), stored, TOKENIZER_FILE, storage.checksum_bytes(raw))
 
 
 def _assemble(content: dict, stored: dict, source: str, checksum: str) -> Tokenizer:
@@ -113,6 +128,10 @@ def _assemble(content: dict, stored: dict, source: str, checksum: str) -> Tokeni
     [file] = (file for file in stored["files"] if file["name"] == TOKENIZER_FILE)
     if file["checksum"] != checksum:
         huggingface.check_same(content, tokenizer, source)  # the library may have written it again
+    return _checked(tokenizer, stored, source)
+
+
+def _checked(tokenizer: Tokenizer, stored: dict, source: str) -> Tokenizer:
     if stored["vocab_size"] != tokenizer.vocab_size:
         raise FormatError(f"{source}: its vocabulary is not that of {METADATA_FILE}")
     if tokenizer.fingerprint != stored["fingerprint"]:

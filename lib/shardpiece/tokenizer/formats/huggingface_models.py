@@ -20,20 +20,31 @@ def is_byte_level(model: Model) -> bool:
 
 
 def spelled_vocabulary(model: Model, added_tokens: Sequence[AddedToken]) -> list[str | None]:
-    """The text of each id below len(model): added tokens that the model leaves room for are entries like the others. None
-    for ids that are no tokens. Raises FormatError where that library would give added tokens other ids."""
+    """The text of each id of the vocabulary in the file: the model's pieces, and added tokens that it leaves room for. That
+    library gives other added tokens the ids behind it, one after the other; where those are not theirs, all of them are
+    entries too. None for ids that are no tokens. Raises FormatError where added tokens would have other ids."""
     texts = {token.id: token.text for token in added_tokens}
     one = spell if is_byte_level(model) else bytes.decode
     spelled = [texts.get(i) if piece is None else one(piece) for i, piece in enumerate(model.vocab)]
+    wrong = _misplaced(spelled, added_tokens)
+    if wrong is not None:
+        spelled += [texts.get(i) for i in range(len(spelled), max(texts) + 1)]
+        wrong = _misplaced(spelled, added_tokens)
+    if wrong is not None:
+        token, new = wrong
+        raise FormatError(
+            f"the added token {token.text!r} has the id {token.id}, and Hugging Face's library would give it {new}"
+        )
+    return spelled
+
+
+def _misplaced(spelled: list[str | None], added_tokens: Sequence[AddedToken]) -> tuple[AddedToken, int] | None:
+    """The first added token that would have another id beside this vocabulary, with that id."""
     ids = {text: i for i, text in enumerate(spelled) if text is not None}
     if len(ids) != len(spelled) - spelled.count(None):
         raise FormatError("a special token is spelled like an ordinary token in the alphabet of tokenizer.json")
-    for token, new in zip(added_tokens, given_ids([token.text for token in added_tokens], ids), strict=True):
-        if token.id != new:
-            raise FormatError(
-                f"the added token {token.text!r} has the id {token.id}, and Hugging Face's library would give it {new}"
-            )
-    return spelled
+    given = given_ids([token.text for token in added_tokens], ids)
+    return next((pair for pair in zip(added_tokens, given, strict=True) if pair[0].id != pair[1]), None)
 
 
 def given_ids(texts: Sequence[str], vocab: Mapping[str, int]) -> list[int]:
@@ -120,7 +131,8 @@ def model_from_json(
     texts = huggingface_read_models.vocabulary(content)
     one = unspell if kind == "bpe" and settings["alphabet"] == BYTES else str.encode
     held = {token.id for token in added_tokens if token.special or token.id in outside}
-    vocab = tuple(None if text is None or i in held else one(text) for i, text in enumerate(texts))
+    own = texts[: settings["size"]]
+    vocab = tuple(None if text is None or i in held else one(text) for i, text in enumerate(own))
     unk = settings["unk"]
     match kind:
         case "bpe":
