@@ -24,6 +24,7 @@ TEKKEN_SPECIAL = [
     "[IMG_BREAK]", "[IMG_END]", "[PREFIX]", "[MIDDLE]", "[SUFFIX]", "[SYSTEM_PROMPT]",
     "[/SYSTEM_PROMPT]", "[TOOL_CONTENT]",
 ]  # fmt: skip
+NOWHERE = "\U0010fffe{}\U0010ffff"
 LLAMA3_PATTERN = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 
 
@@ -101,6 +102,37 @@ class Tiktoken:
         return [token.decode(errors="ignore") for token in tokens]
 
 
+def without_special(content: dict):
+    """The tokenizer for which special tokens in text are text, which is what ``encode_special_tokens`` is for; None when that
+    setting is enough. Where special tokens stand among the pieces of the model, it alone lets the model find them
+    there as it does any piece; so they get names that no text has. ``content``: of the tokenizer.json; is changed."""
+    import tokenizers
+
+    special = {token["content"] for token in content["added_tokens"] if token["special"]}
+    model = content["model"]
+    kind = model.get("type") or ("Unigram" if "unk_id" in model else "BPE")
+    if kind == "BPE":
+        if not model.get("ignore_merges") and all(len(text) > 1 for text in special):
+            return None  # no merge makes them
+        pairs = (merge if isinstance(merge, list) else merge.split(" ") for merge in model["merges"])
+        special -= {part for a, b in pairs for part in (a, b, a + b)}
+    if kind == "Unigram":
+        names = [piece for piece, _ in model["vocab"]]
+        model["vocab"] = [
+            [NOWHERE.format(i) if piece in special else piece, score] for i, (piece, score) in enumerate(model["vocab"])
+        ]
+    else:
+        names = model["vocab"]
+        model["vocab"] = {NOWHERE.format(i) if text in special else text: i for text, i in names.items()}
+        if model.get("unk_token") in special:
+            model["unk_token"] = NOWHERE.format(names[model["unk_token"]])
+    if special.isdisjoint(names):
+        return None
+    content["added_tokens"] = [token for token in content["added_tokens"] if not token["special"]]
+    content["post_processor"] = None
+    return tokenizers.Tokenizer.from_str(json.dumps(content))
+
+
 class Tokenizers:
     def __init__(self, tokenizer):
         import tokenizers
@@ -111,7 +143,8 @@ class Tokenizers:
         added = tokenizer.get_added_tokens_decoder()
         self.special_tokens = {token.content: i for i, token in sorted(added.items()) if token.special}
         self.added = [token.content for _, token in sorted(added.items())]
-        model = json.loads(tokenizer.to_str())["model"]
+        content = json.loads(tokenizer.to_str())
+        model = content["model"]
         unk = model.get("unk_id")
         if model.get("unk_token") is not None:
             unk = tokenizer.token_to_id(model["unk_token"])
@@ -120,10 +153,14 @@ class Tokenizers:
         vocabulary = tokenizer.get_vocab()
         self.size = max(vocabulary.values()) + 1
         self._spelled = [*vocabulary]
+        self._without_special = without_special(content) or tokenizer
+        if self._without_special is not tokenizer:
+            self.version += ", special tokens in text without names in the model"
 
     def encode(self, texts, in_text, template=False):
-        self.tokenizer.encode_special_tokens = in_text == "text"
-        encoded = self.tokenizer.encode_batch_fast(list(texts), add_special_tokens=template)
+        tokenizer = self._without_special if in_text == "text" else self.tokenizer
+        tokenizer.encode_special_tokens = in_text == "text"
+        encoded = tokenizer.encode_batch_fast(list(texts), add_special_tokens=template)
         return Encoded.of([one.ids for one in encoded])
 
     def decode(self, batch, skip=False):
