@@ -115,7 +115,8 @@ def without_special(content: dict):
         if not model.get("ignore_merges") and all(len(text) > 1 for text in special):
             return None  # no merge makes them
         pairs = (merge if isinstance(merge, list) else merge.split(" ") for merge in model["merges"])
-        special -= {part for a, b in pairs for part in (a, b, a + b)}
+        prefix = model.get("continuing_subword_prefix") or ""
+        special -= {part for a, b in pairs for part in (a, b, a + b, a + b.removeprefix(prefix))}
     if kind == "Unigram":
         names = [piece for piece, _ in model["vocab"]]
         model["vocab"] = [
@@ -128,7 +129,9 @@ def without_special(content: dict):
             model["unk_token"] = NOWHERE.format(names[model["unk_token"]])
     if special.isdisjoint(names):
         return None
-    content["added_tokens"] = [token for token in content["added_tokens"] if not token["special"]]
+    for token in content["added_tokens"]:
+        if token["content"] in special:
+            token["content"] = NOWHERE.format(token["id"])
     content["post_processor"] = None
     return tokenizers.Tokenizer.from_str(json.dumps(content))
 
