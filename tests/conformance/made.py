@@ -122,6 +122,15 @@ def tokenizer_json(seed: int) -> str:
     if pre is not None:
         tokenizer.pre_tokenizer = pre
     tokenizer.train_from_iterator(CORPUS, trainer)
+    content = json.loads(tokenizer.to_str())
+    if content["model"]["type"] == "BPE":
+        content["model"]["ignore_merges"] = rng.random() < 0.3
+        if not byte_level and rng.random() < 0.4:  # with all bytes, or not all
+            content["model"]["byte_fallback"] = True
+            vocabulary = content["model"]["vocab"]
+            at = 1 + max(vocabulary.values())
+            vocabulary |= {f"<0x{b:02X}>": at + b for b in range(rng.choice((256, 128)))}
+    tokenizer = Tokenizer.from_str(json.dumps(content))
     for text in rng.sample(
         ["<mask>", "  ", "ab", "a", "xX", "É", "<|x|>", "<|x", "[UNK]", "\n\n", "a b", "了", "'s"], rng.randint(0, 5)
     ):
@@ -133,15 +142,7 @@ def tokenizer_json(seed: int) -> str:
         tokenizer.post_processor = post
     if dec is not None:
         tokenizer.decoder = dec
-    content = json.loads(tokenizer.to_str())
-    if content["model"]["type"] == "BPE":
-        content["model"]["ignore_merges"] = rng.random() < 0.3
-        if not byte_level and rng.random() < 0.4:  # with all bytes, or not all
-            content["model"]["byte_fallback"] = True
-            vocabulary = content["model"]["vocab"]
-            at = 1 + max(max(vocabulary.values()), *(token["id"] for token in content["added_tokens"]))
-            vocabulary |= {f"<0x{b:02X}>": at + b for b in range(rng.choice((256, 128)))}
-    return json.dumps(content)
+    return tokenizer.to_str()
 
 
 def made(seed: int) -> tuple[bytes, Tokenizers]:
@@ -149,4 +150,4 @@ def made(seed: int) -> tuple[bytes, Tokenizers]:
     from tokenizers import Tokenizer
 
     text = tokenizer_json(seed)
-    return text.encode(), Tokenizers(Tokenizer.from_str(text))
+    return text.encode(), Tokenizers(Tokenizer.from_str(text), by_search=True)

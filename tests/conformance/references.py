@@ -103,9 +103,9 @@ class Tiktoken:
 
 
 def without_special(content: dict):
-    """The tokenizer for which special tokens in text are text, which is what ``encode_special_tokens`` is for; None when that
-    setting is enough. Where special tokens stand among the pieces of the model, it alone lets the model find them
-    there as it does any piece; so they get names that no text has. ``content``: of the tokenizer.json; is changed."""
+    """The tokenizer whose model does not know special tokens: where they stand among the pieces of a model, it finds them in
+    text as it does any piece, even when ``encode_special_tokens`` says that they are text. So they get names there that no
+    text has. None when the model cannot make them anyway. ``content``: of the tokenizer.json; is changed."""
     import tokenizers
 
     special = {token["content"] for token in content["added_tokens"] if token["special"]}
@@ -117,30 +117,28 @@ def without_special(content: dict):
         pairs = (merge if isinstance(merge, list) else merge.split(" ") for merge in model["merges"])
         prefix = model.get("continuing_subword_prefix") or ""
         special -= {part for a, b in pairs for part in (a, b, a + b, a + b.removeprefix(prefix))}
+    names = [piece for piece, _ in model["vocab"]] if kind == "Unigram" else model["vocab"]
+    if special.isdisjoint(names):
+        return None
     if kind == "Unigram":
-        names = [piece for piece, _ in model["vocab"]]
         model["vocab"] = [
             [NOWHERE.format(i) if piece in special else piece, score] for i, (piece, score) in enumerate(model["vocab"])
         ]
     else:
-        names = model["vocab"]
         model["vocab"] = {NOWHERE.format(i) if text in special else text: i for text, i in names.items()}
         if model.get("unk_token") in special:
             model["unk_token"] = NOWHERE.format(names[model["unk_token"]])
-    if special.isdisjoint(names):
-        return None
-    for token in content["added_tokens"]:
-        if token["content"] in special:
-            token["content"] = NOWHERE.format(token["id"])
     content["post_processor"] = None
     return tokenizers.Tokenizer.from_str(json.dumps(content))
 
 
 class Tokenizers:
-    def __init__(self, tokenizer):
+    """``by_search``: special tokens come of the search for them alone, with ``in_text="token"`` too."""
+
+    def __init__(self, tokenizer, by_search: bool = False):
         import tokenizers
 
-        self.tokenizer = tokenizer
+        self.tokenizer, self._by_search = tokenizer, by_search
         tokenizer.no_truncation()
         tokenizer.no_padding()
         added = tokenizer.get_added_tokens_decoder()
@@ -156,15 +154,22 @@ class Tokenizers:
         vocabulary = tokenizer.get_vocab()
         self.size = max(vocabulary.values()) + 1
         self._spelled = [*vocabulary]
-        self._without_special = without_special(content) or tokenizer
-        if self._without_special is not tokenizer:
-            self.version += ", special tokens in text without names in the model"
+        self._without_special = without_special(content)
+        if self._without_special is not None:
+            self.version += ", special tokens not in the model"
+            # Those that are no pieces of the model any more have other ids there.
+            numbers = np.arange(2 * self.size + len(added), dtype=np.int32)
+            ids = {token.content: i for i, token in added.items()}
+            for i, token in self._without_special.get_added_tokens_decoder().items():
+                numbers[i] = ids[token.content]
+            self._numbers = numbers
 
     def encode(self, texts, in_text, template=False):
-        tokenizer = self._without_special if in_text == "text" else self.tokenizer
+        searched = self._without_special is not None and not template and (in_text == "text" or self._by_search)
+        tokenizer = self._without_special if searched else self.tokenizer
         tokenizer.encode_special_tokens = in_text == "text"
-        encoded = tokenizer.encode_batch_fast(list(texts), add_special_tokens=template)
-        return Encoded.of([one.ids for one in encoded])
+        encoded = Encoded.of([one.ids for one in tokenizer.encode_batch_fast(list(texts), add_special_tokens=template)])
+        return Encoded(self._numbers[encoded.tokens], encoded.offsets) if searched else encoded
 
     def decode(self, batch, skip=False):
         return [text.encode() for text in self.tokenizer.decode_batch([*batch], skip_special_tokens=skip)]
