@@ -9,6 +9,7 @@ import shardpiece
 from shardpiece.errors import FormatError
 from tests.conformance import files
 from tests.conformance.comparing import Comparison
+from tests.conformance.references import Tokenizers
 from tests.conformance.texts import Adversary
 
 KINDS = {"tokenizers": ("made", "tokenizer.json"), "sentencepiece": ("made_sentencepiece", "made.model")}
@@ -22,6 +23,8 @@ def compare(kind: str, seed: int, directory, strings: int) -> Comparison | str:
         raw, peer = import_module(f"tests.conformance.{module}").made(seed)
     except RuntimeError as error:
         return f"the reference refuses the settings: {error}"
+    directory = directory / f"{kind}-{seed}"
+    directory.mkdir()
     path = directory / name
     path.write_bytes(raw)
     try:
@@ -33,7 +36,8 @@ def compare(kind: str, seed: int, directory, strings: int) -> Comparison | str:
     comparison = Comparison(f"{kind} made {seed}", tokenizer, peer, show=1)
     try:
         expected = [peer.encode(texts, mode) for mode in comparison.modes]
-        peer.decode([expected[-1][i] for i in range(len(texts))])
+        for skip in (False, True):
+            peer.decode([expected[-1][i] for i in range(len(texts))], skip)
     except BaseException as error:
         if type(error).__name__ != "PanicException":
             raise
@@ -41,7 +45,7 @@ def compare(kind: str, seed: int, directory, strings: int) -> Comparison | str:
     for mode in comparison.modes:
         comparison.ids("made", texts, mode)
     comparison.decoding("decoded", [expected[-1][i] for i in range(len(texts))])
-    if kind == "tokenizers":
+    if isinstance(peer, Tokenizers):
         comparison.decoding("decoded without special tokens", [expected[-1][i] for i in range(len(texts))], skip=True)
     comparison.templates(
         "with a template", ["", *(text for text in texts[:40] if not any(t in text for t in "<[＜［"))]
@@ -78,7 +82,7 @@ def check(kind: str, seeds: range, directory, strings: int) -> None:
             refused[seed] = found
         elif not found.report.ok:
             wrong.append(str(found.report))
-    assert not wrong, "\n".join(wrong)
+    assert not wrong, "\n".join([*wrong, f"the files are in {directory}"])
     assert len(refused) <= len(seeds) // 3, refused
 
 
