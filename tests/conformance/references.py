@@ -24,6 +24,7 @@ TEKKEN_SPECIAL = [
     "[IMG_BREAK]", "[IMG_END]", "[PREFIX]", "[MIDDLE]", "[SUFFIX]", "[SYSTEM_PROMPT]",
     "[/SYSTEM_PROMPT]", "[TOOL_CONTENT]",
 ]  # fmt: skip
+NOWHERE = "\U0010fffe{}\U0010ffff"
 LLAMA3_PATTERN = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 
 
@@ -101,17 +102,50 @@ class Tiktoken:
         return [token.decode(errors="ignore") for token in tokens]
 
 
+def without_special(content: dict):
+    """The tokenizer whose model does not know special tokens: where they stand among the pieces of a model, it finds them in
+    text as it does any piece, even when ``encode_special_tokens`` says that they are text. So they get names there that no
+    text has. None when the model cannot make them anyway. ``content``: of the tokenizer.json; is changed."""
+    import tokenizers
+
+    special = {token["content"] for token in content["added_tokens"] if token["special"]}
+    model = content["model"]
+    kind = model.get("type") or ("Unigram" if "unk_id" in model else "BPE")
+    if kind == "BPE":
+        if not model.get("ignore_merges") and all(len(text) > 1 for text in special):
+            return None  # no merge makes them
+        pairs = (merge if isinstance(merge, list) else merge.split(" ") for merge in model["merges"])
+        prefix = model.get("continuing_subword_prefix") or ""
+        special -= {part for a, b in pairs for part in (a, b, a + b, a + b.removeprefix(prefix))}
+    names = [piece for piece, _ in model["vocab"]] if kind == "Unigram" else model["vocab"]
+    if special.isdisjoint(names):
+        return None
+    if kind == "Unigram":
+        model["vocab"] = [
+            [NOWHERE.format(i) if piece in special else piece, score] for i, (piece, score) in enumerate(model["vocab"])
+        ]
+    else:
+        model["vocab"] = {NOWHERE.format(i) if text in special else text: i for text, i in names.items()}
+        if model.get("unk_token") in special:
+            model["unk_token"] = NOWHERE.format(names[model["unk_token"]])
+    content["post_processor"] = None
+    return tokenizers.Tokenizer.from_str(json.dumps(content))
+
+
 class Tokenizers:
-    def __init__(self, tokenizer):
+    """``by_search``: special tokens come of the search for them alone, with ``in_text="token"`` too."""
+
+    def __init__(self, tokenizer, by_search: bool = False):
         import tokenizers
 
-        self.tokenizer = tokenizer
+        self.tokenizer, self._by_search = tokenizer, by_search
         tokenizer.no_truncation()
         tokenizer.no_padding()
         added = tokenizer.get_added_tokens_decoder()
         self.special_tokens = {token.content: i for i, token in sorted(added.items()) if token.special}
         self.added = [token.content for _, token in sorted(added.items())]
-        model = json.loads(tokenizer.to_str())["model"]
+        content = json.loads(tokenizer.to_str())
+        model = content["model"]
         unk = model.get("unk_id")
         if model.get("unk_token") is not None:
             unk = tokenizer.token_to_id(model["unk_token"])
@@ -120,11 +154,22 @@ class Tokenizers:
         vocabulary = tokenizer.get_vocab()
         self.size = max(vocabulary.values()) + 1
         self._spelled = [*vocabulary]
+        self._without_special = without_special(content)
+        if self._without_special is not None:
+            self.version += ", special tokens not in the model"
+            # Those that are no pieces of the model any more have other ids there.
+            numbers = np.arange(2 * self.size + len(added), dtype=np.int32)
+            ids = {token.content: i for i, token in added.items()}
+            for i, token in self._without_special.get_added_tokens_decoder().items():
+                numbers[i] = ids[token.content]
+            self._numbers = numbers
 
     def encode(self, texts, in_text, template=False):
-        self.tokenizer.encode_special_tokens = in_text == "text"
-        encoded = self.tokenizer.encode_batch_fast(list(texts), add_special_tokens=template)
-        return Encoded.of([one.ids for one in encoded])
+        searched = self._without_special is not None and not template and (in_text == "text" or self._by_search)
+        tokenizer = self._without_special if searched else self.tokenizer
+        tokenizer.encode_special_tokens = in_text == "text"
+        encoded = Encoded.of([one.ids for one in tokenizer.encode_batch_fast(list(texts), add_special_tokens=template)])
+        return Encoded(self._numbers[encoded.tokens], encoded.offsets) if searched else encoded
 
     def decode(self, batch, skip=False):
         return [text.encode() for text in self.tokenizer.decode_batch([*batch], skip_special_tokens=skip)]
