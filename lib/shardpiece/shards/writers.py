@@ -80,8 +80,9 @@ def _write_file(directory: str, name: str, write) -> ShardFile:
 
 def _write_parquet(directory: str, name: str, vocab_size: int, batches: Iterator[TokenBatch]) -> list[ShardFile]:
     def write(file) -> None:
+        # No column repeats enough for a dictionary: of ids it takes time, and more bytes than it saves.
         with pq.ParquetWriter(
-            pa.PythonFile(file, mode="w"), PARQUET_SCHEMA, compression="zstd", compression_level=3
+            pa.PythonFile(file, mode="w"), PARQUET_SCHEMA, use_dictionary=False, compression="zstd", compression_level=1
         ) as writer:
             pending: list[pa.RecordBatch] = []
             size = 0
