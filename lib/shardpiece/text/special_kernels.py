@@ -141,6 +141,8 @@ def settle_tokens(
                         if c != SPACE:
                             break
                         stop += width
+                if start >= stop:
+                    continue  # the token before has taken all of it
             owners[p] = d
             piece_starts[p] = at
             piece_ends[p] = max(at, start)

@@ -278,12 +278,23 @@ class Tokenizer:
         """What each id adds to decoded text where the decoder puts bytes together."""
         if self.decoder is None or not self.decoder.is_byte_level:
             return self._pieces
+        if getattr(self.model, "alphabet", None) != "bytes":
+            return self._unspelled
         cached = self.__dict__.get("_decoded_piece_list")
         if cached is None:
             cached = list(self._pieces)
             for token in self.added_tokens:
                 cached[token.id] = text_bytes(token.text)
             object.__setattr__(self, "_decoded_piece_list", cached)
+        return cached
+
+    @property
+    def _unspelled(self) -> list[bytes]:
+        """The bytes that tokens spell in the byte alphabet."""
+        cached = self.__dict__.get("_unspelled_list")
+        if cached is None:
+            cached = [text_bytes(text) for text in self._spelled]
+            object.__setattr__(self, "_unspelled_list", cached)
         return cached
 
     def _checked_ids(self, token_ids: Iterable[int], skip_special_tokens: bool = False) -> list[int]:

@@ -74,7 +74,7 @@ def _step(step: dict) -> dict:
         case "replace" if "literal" in step:
             return _replace(step["literal"], step["content"])
         case "replace":
-            return {"type": "Replace", "pattern": {"Regex": spelled(step["pattern"])}, "content": step["content"]}
+            return {"type": "Replace", "pattern": {"Regex": spelled(step["pattern"], True)}, "content": step["content"]}
         case "strip":
             return {"type": "Strip", "content": step["content"], "start": step["start"], "stop": step["stop"]}
         case "ctc":

@@ -7,7 +7,7 @@ from shardpiece.errors import ConfigError, FormatError
 from shardpiece.text import patterns
 from shardpiece.text.pretokenizers import PRETOKENIZERS, PreTokenizer
 from shardpiece.text.steps import ByteAlphabetStep, ByteStep, DigitGroupsStep, MetaspaceStep, SplitStep, Step
-from shardpiece.tokenizer.formats.oniguruma_read import translated
+from shardpiece.tokenizer.formats.oniguruma_read import escaped, translated
 
 _BEHAVIORS = {
     "Isolated": "isolated",
@@ -20,7 +20,7 @@ _BEHAVIORS = {
 _DIGIT_GROUPS = re.compile(r"\\p\{N\}\{1,(\d+)\}\(\?=\(\?:\\p\{N\}\{\1\}\)\*\(\?!\\p\{N\}\)\)")
 _CJK = f"[{patterns.CJK}]"
 # BERT's own pre-tokenizer, where the normalizer has set Chinese characters apart, or has not.
-_BERT_PRETOKENIZER = r"\p{hf_punctuation}|[^\s\p{hf_punctuation}]+"
+BERT_PRETOKENIZER = r"\p{hf_punctuation}|[^\s\p{hf_punctuation}]+"
 
 
 @dataclass(frozen=True)
@@ -51,8 +51,9 @@ def read(config: dict | None, spaced_cjk: bool = False) -> Split:
                 before.append(SplitStep(patterns.PATTERNS["gpt2"]))
             byte_level = True
             continue
-        if kind == "BertPreTokenizer" and (spaced_cjk or (i and _is_cjk_split(parts[i - 1]))):
-            if not spaced_cjk:
+        split_cjk = kind == "BertPreTokenizer" and i > 0 and _is_cjk_split(parts[i - 1])
+        if split_cjk or (kind == "BertPreTokenizer" and spaced_cjk):
+            if split_cjk:
                 (after if byte_level else before).pop()
             steps = PRETOKENIZERS["bert"].make()
         else:
@@ -109,7 +110,7 @@ def _steps(part: dict) -> list[Step]:
         case "WhitespaceSplit":
             return PRETOKENIZERS["whitespace_split"].make()
         case "BertPreTokenizer":
-            return [SplitStep(_BERT_PRETOKENIZER, "removed", True)]
+            return [SplitStep(BERT_PRETOKENIZER, "removed", True)]
         case "UnicodeScripts":
             return PRETOKENIZERS["unicode_scripts"].make()
         case "CharDelimiterSplit":
@@ -136,7 +137,7 @@ def _literal(text: str) -> str:
     """A pattern that matches one text."""
     if not text:
         raise FormatError("pre_tokenizer Split: an empty text, which matches everywhere")
-    return "".join(f"\\{c}" if c.isascii() and not c.isalnum() and c.isprintable() and c != " " else c for c in text)
+    return "".join(map(escaped, text))
 
 
 def _split(part: dict) -> Step:

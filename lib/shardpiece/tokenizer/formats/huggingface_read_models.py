@@ -63,7 +63,7 @@ def read(
     unk = ids.get(config.get("unk_token"))
     match type_of(config):
         case "BPE":
-            return _bpe(config, pieces, ids, unk, byte_level)
+            return _bpe(config, pieces, ids, unk, byte_level, special)
         case "WordPiece":
             prefix = config["continuing_subword_prefix"].encode()
             return WordPieceModel(pieces, _known(unk, config), prefix, config["max_input_chars_per_word"])
@@ -102,8 +102,15 @@ def _known(unk: int | None, config: dict) -> int:
 
 
 def _bpe(
-    config: dict, pieces: list[bytes | None], ids: Mapping[str, int], unk: int | None, byte_level: bool
+    config: dict,
+    pieces: list[bytes | None],
+    ids: Mapping[str, int],
+    unk: int | None,
+    byte_level: bool,
+    special: Container[str],
 ) -> BPEModel:
+    prefix = config.get("continuing_subword_prefix") or ""
+    merges = _merges(config["merges"], ids, special, len(prefix))
     fallback = bool(config.get("byte_fallback", False)) and not byte_level
     names = [byte_piece(b).decode() for b in range(256)]
     if fallback and not any(name in ids for name in names):
@@ -113,9 +120,9 @@ def _bpe(
     dropout = config.get("dropout") or 0.0
     return BPEModel(
         pieces,
-        _merges(config["merges"], ids),
+        merges,
         BYTES if byte_level else CHARACTERS,
-        (config.get("continuing_subword_prefix") or "").encode(),
+        prefix.encode(),
         (config.get("end_of_word_suffix") or "").encode(),
         unk,
         fallback,
@@ -126,8 +133,9 @@ def _bpe(
     )
 
 
-def _merges(lines: list, ids: Mapping[str, int]) -> np.ndarray:
-    """int32 [m, 2]. Of a pair listed twice, the later place counts, as in that library."""
+def _merges(lines: list, ids: Mapping[str, int], special: Container[str], prefix: int) -> np.ndarray:
+    """int32 [m, 2]. Of a pair listed twice, the later place counts, as in that library. ``prefix``: characters that the
+    second part loses."""
     pairs: list[tuple[int, int]] = []
     for r, line in enumerate(lines):
         if isinstance(line, str) and line.startswith("#version"):
@@ -135,10 +143,12 @@ def _merges(lines: list, ids: Mapping[str, int]) -> np.ndarray:
         parts = line.split(" ") if isinstance(line, str) else line
         if len(parts) != 2:
             raise FormatError(f"model: merge {r} {line!r:.60} is not a pair")
-        left, right = ids.get(parts[0]), ids.get(parts[1])
-        if left is None or right is None:
+        left, right = parts
+        if left not in ids or right not in ids:
             raise FormatError(f"model: merge {r} {line!r:.60} names what is not in the vocabulary")
-        pairs.append((left, right))
+        if left + right[prefix:] in special:
+            raise FormatError(f"model: ordinary text merges to the special token {left + right[prefix:]!r:.60}")
+        pairs.append((ids[left], ids[right]))
     if len(set(pairs)) != len(pairs):
         last = {pair: r for r, pair in enumerate(pairs)}
         pairs = sorted(last, key=last.__getitem__)

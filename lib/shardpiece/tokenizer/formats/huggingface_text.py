@@ -6,6 +6,7 @@ from shardpiece.errors import FormatError, ShardpieceWarning
 from shardpiece.text import patterns
 from shardpiece.text.engine import TextEngine
 from shardpiece.text.steps import Step
+from shardpiece.tokenizer.formats.huggingface_pretokenizers import BERT_PRETOKENIZER
 from shardpiece.tokenizer.formats.oniguruma import spelled
 
 
@@ -86,6 +87,10 @@ def _pre_tokenizer_step(step: Step) -> list[dict]:
         case "byte_alphabet":
             return [_BYTE_LEVEL, *(converted for inner in step.steps for converted in _pre_tokenizer_step(inner))]
     behavior = "".join(part.capitalize() for part in step.behavior.split("_"))
+    if step.pattern == patterns.PUNCTUATION and not step.invert:
+        return [{"type": "Punctuation", "behavior": behavior}]
+    if step.pattern == BERT_PRETOKENIZER and behavior == "Removed" and step.invert:
+        return [{"type": "BertPreTokenizer"}]
     return [_split(spelled(step.pattern), behavior, step.invert)]
 
 
@@ -142,7 +147,7 @@ def _normalizer_step(step: dict) -> list[dict]:
         case "prepend":
             return [{"type": "Prepend", "prepend": step["text"]}]
         case "replace":
-            pattern = {"Regex": spelled(step["pattern"])} if "pattern" in step else {"String": step["literal"]}
+            pattern = {"Regex": spelled(step["pattern"], True)} if "pattern" in step else {"String": step["literal"]}
             return [_replace(pattern, step["content"])]
         case "charsmap" if step["reference"] == "huggingface":
             return [{"type": "Precompiled", "precompiled_charsmap": step["table"]}]

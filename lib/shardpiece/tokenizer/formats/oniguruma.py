@@ -12,6 +12,7 @@ import numpy as np
 from shardpiece.errors import FormatError
 from shardpiece.text import patterns, regex_syntax
 from shardpiece.text.regex_syntax import UnsupportedPattern
+from shardpiece.tokenizer.formats.oniguruma_read import FOR_REGEX, translated
 
 # These have been compared as they are, on every code point.
 _PUBLISHED = frozenset(
@@ -24,11 +25,29 @@ _DIFFERS = re.compile(
 )
 
 
+# What ``oniguruma_read`` writes anew, and how it stood there.
+_WRITTEN_ANEW = (
+    (r"\p{hf_word}", r"\w"), (r"\P{hf_word}", r"\W"), (r"\p{hf_class_word}", r"\w"), (r"\P{hf_class_word}", r"\W"),
+    *((ours, theirs) for words in FOR_REGEX for ours, theirs in zip(words, (r"\w", r"\W"), strict=True)),
+    ("(?V1)", ""), ("(?s:", "(?m:"), ("(?is:", "(?im:"),
+)  # fmt: skip
+
+
 @lru_cache(64)
-def spelled(pattern: str) -> str:
-    """The pattern as Oniguruma reads it alike. Raises FormatError naming what has no equal there."""
+def spelled(pattern: str, for_regex: bool = False) -> str:
+    """The pattern as Oniguruma reads it alike, and as it stands there when it was read from there. ``for_regex``: whether
+    the ``regex`` module runs it. Raises FormatError naming what has no equal there."""
     if pattern in _PUBLISHED:
         return pattern
+    original = pattern
+    for ours, theirs in _WRITTEN_ANEW:
+        original = original.replace(ours, theirs)
+    for text in (pattern, original):
+        try:
+            if translated(text, for_regex) == pattern:
+                return text
+        except FormatError:
+            pass
     try:
         return _text(regex_syntax.parse(pattern))
     except UnsupportedPattern as error:

@@ -29,7 +29,7 @@ _CODES = (("x", r"\{([0-9A-Fa-f]{1,8})\}"), ("x", r"([0-9A-Fa-f]{1,2})"), ("u", 
 # Characters of words, and others: outside of a class, where six of Latin-1 are among them, and in one. regex does not know
 # our sets.
 _FOR_US = ((r"\p{hf_word}", r"\P{hf_word}"), (r"\p{hf_class_word}", r"\P{hf_class_word}"))
-_FOR_REGEX = (
+FOR_REGEX = (
     ("[\\w\xb2\xb3\xb9\xbc-\xbe--\u200c\u200d]", "[[^\\w\xb2\xb3\xb9\xbc-\xbe]\u200c\u200d]"),
     ("[\\w--\u200c\u200d]", "[\\W\u200c\u200d]"),
 )
@@ -46,7 +46,7 @@ def translated(pattern: str, for_regex: bool = False) -> str:
             return text
     except UnsupportedPattern:
         pass
-    text = _Reader(pattern, _FOR_REGEX).whole()
+    text = _Reader(pattern, FOR_REGEX).whole()
     if "--\u200c" in text or "]\u200c" in text or "W\u200c" in text:
         text = f"(?V1){text}"
     try:
@@ -162,7 +162,7 @@ class _Reader:
     def literal(self, c: str, caseless: bool) -> str:
         if caseless and not (c.isascii() or c.lower() == c.upper() == c.casefold() == c):
             raise self.refuse(f"{c!r} without regard to case")
-        return f"\\{c}" if c in r"{}[]().*+?^$|\&~#-" and c not in "#-&~" else c
+        return escaped(c)
 
     def option(self, found: re.Match, caseless: bool) -> tuple[bool, str]:
         """(whether case is ignored inside, how the group begins)."""
@@ -228,7 +228,9 @@ class _Reader:
             w = self.words[0][0]
             one = f"(?<={w})(?!{w})|(?<!{w})(?={w})" if letter == "b" else f"(?<={w})(?={w})|(?<!{w})(?!{w})"
             return f"(?:{one})"
-        return self.character(self.code(letter), caseless, inside)
+        plain = not letter.isalnum() and letter.isascii() and letter.isprintable()
+        text = self.character(self.code(letter), caseless, inside)
+        return f"\\{letter}" if plain and letter not in "<>" else text
 
     def code(self, letter: str) -> str:
         """The character that an escape stands for."""
@@ -255,7 +257,9 @@ class _Reader:
             return named[c]
         if caseless and not (c.isascii() or c.lower() == c.upper() == c.casefold() == c):
             raise self.refuse(f"{c!r} without regard to case")
-        return f"\\{c}" if c.isascii() and not c.isalnum() and c.isprintable() and c not in " '\"_<>/%@!:;,=`" else c
+        if inside:
+            return f"\\{c}" if c in "[]-^\\&~|" else c
+        return escaped(c)
 
     def char_class(self, caseless: bool) -> str:
         start = self.at
@@ -302,7 +306,13 @@ class _Reader:
         self.at += 1
         if caseless and not (c.isascii() or c.lower() == c.upper() == c.casefold() == c):
             raise self.refuse(f"{c!r} without regard to case")
-        return f"\\{c}" if c in "[]-&~|^" else c
+        # Twice is an operator to us.
+        return f"\\{c}" if c in "[]-" or (c in "&~|" and self.pattern[self.at - 2 : self.at] == c + c) else c
+
+
+def escaped(c: str) -> str:
+    """A character as a pattern that matches it."""
+    return f"\\{c}" if c in r"\{}[]().*+?^$|" else c
 
 
 def _is_set(item: str) -> bool:
