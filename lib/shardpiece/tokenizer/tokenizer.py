@@ -62,6 +62,9 @@ class Tokenizer:
         tokens = tuple(sorted(added.values(), key=lambda token: (token.id, token.text)))
         object.__setattr__(self, "added_tokens", tokens)
         object.__setattr__(self, "special_tokens", {token.text: token.id for token in tokens if token.special})
+        for text in texts:
+            if text.encode() in self.model.vocab:
+                raise FormatError(f"special token {text!r} is also an ordinary token")
         self._check_ids()
 
     def _check_ids(self) -> None:
@@ -71,11 +74,7 @@ class Tokenizer:
             if token.id in taken:
                 raise FormatError(f"token {token.text!r} has the id {token.id}, which is another token's")
             taken[token.id] = token.text
-            if not token.special:
-                continue
-            if token.text.encode() in vocab:
-                raise FormatError(f"special token {token.text!r} is also an ordinary token")
-            if token.id < len(vocab) and vocab[token.id] is not None:
+            if token.special and token.id < len(vocab) and vocab[token.id] is not None:
                 raise FormatError(f"special token {token.text!r} has the id {token.id}, which is another token's")
         unk = self.model.unk_id
         if unk is not None and unk not in taken and not (unk < len(vocab) and vocab[unk] is not None):
@@ -258,7 +257,8 @@ class Tokenizer:
         return self.implied_decoder.kind == "bytes" if self.decoder is None else self.decoder.is_byte_level
 
     def spelled_token(self, token_id: int) -> str:
-        """A token as ``tokenizer.json`` spells it: "" where an id is no token."""
+        """A token as ``tokenizer.json`` spells it, one that is searched in normalized text normalized; "" where an id is no
+        token."""
         return self._spelled[token_id] if 0 <= token_id < len(self._spelled) else ""
 
     @property
@@ -269,7 +269,7 @@ class Tokenizer:
             cached = ["" if piece is None else one(piece) for piece in self.model.vocab]
             cached += [""] * (self.vocab_size - len(cached))
             for token in self.added_tokens:
-                cached[token.id] = token.text
+                cached[token.id] = self._normalized_text(token)
             object.__setattr__(self, "_spelled_list", cached)
         return cached
 
@@ -284,7 +284,7 @@ class Tokenizer:
         if cached is None:
             cached = list(self._pieces)
             for token in self.added_tokens:
-                cached[token.id] = text_bytes(token.text)
+                cached[token.id] = text_bytes(self._normalized_text(token))
             object.__setattr__(self, "_decoded_piece_list", cached)
         return cached
 
@@ -304,9 +304,22 @@ class Tokenizer:
             self.token_bytes(min(ids))
             self.token_bytes(max(ids))
         if skip_special_tokens and self.special_tokens:
-            special = set(self.special_tokens.values())
-            ids = [i for i in ids if i not in special]
+            ids = [i for i in ids if i not in self._skipped]
         return ids
+
+    @property
+    def _skipped(self) -> set[int]:
+        """Ids that decoding leaves out on request. With a decoder of steps, as in Hugging Face's library, not those whose
+        text is another one once it is normalized."""
+        tokens = [token for token in self.added_tokens if token.special]
+        if self.decoder is None:
+            return {token.id for token in tokens}
+        return {token.id for token in tokens if self._normalized_text(token) in self.special_tokens}
+
+    def _normalized_text(self, token: AddedToken) -> str:
+        """What a decoder of steps puts for an added token."""
+        normalizer = self.engine.normalizer
+        return normalizer.normalize_text(token.text) if token.normalized and normalizer is not None else token.text
 
     def decode_bytes(self, token_ids: Iterable[int], skip_special_tokens: bool = False) -> bytes:
         """The text of a sequence of ids as bytes (exact for byte-level models), special tokens as their text. Raises

@@ -7,8 +7,19 @@ from shardpiece.errors import FormatError
 from shardpiece.text.engine import TextEngine
 from shardpiece.tokenizer.added_tokens import AddedToken
 from shardpiece.tokenizer.formats import huggingface_decoder, huggingface_template, huggingface_text
-from shardpiece.tokenizer.formats.huggingface_models import is_byte_level, model_from_json, model_json
+from shardpiece.tokenizer.formats.huggingface_models import check_model, is_byte_level, model_from_json, model_json
 from shardpiece.tokenizer.tokenizer import Tokenizer
+
+
+def problem(tokenizer: Tokenizer) -> str | None:
+    """Why a tokenizer.json cannot say what this tokenizer does; None when it can."""
+    try:
+        huggingface_text.check(tokenizer.engine, is_byte_level(tokenizer.model))
+        huggingface_decoder.decoder_json(tokenizer)
+        check_model(tokenizer.model, tokenizer.added_tokens)
+    except FormatError as error:
+        return str(error)
+    return None
 
 
 def to_json(tokenizer: Tokenizer) -> dict:

@@ -61,6 +61,21 @@ def given_ids(texts: Sequence[str], vocab: Mapping[str, int]) -> list[int]:
     return given
 
 
+def check_model(model: Model, added_tokens: Sequence[AddedToken]) -> None:
+    """Raises FormatError for a model that tokenizer.json cannot hold."""
+    vocab = spelled_vocabulary(model, added_tokens)
+    if model.kind == "unigram":
+        _check_dense(vocab)
+        _scores(model)
+    elif model.kind not in ("bpe", "wordpiece", "word"):
+        raise FormatError(f"tokenizer.json has no model of the kind {model.kind!r}")
+
+
+def _check_dense(vocab: list[str | None]) -> None:
+    if None in vocab:
+        raise FormatError(f"the id {vocab.index(None)} is no token: a Unigram of tokenizer.json has no gaps")
+
+
 def model_json(model: Model, added_tokens: Sequence[AddedToken]) -> dict:
     vocab = spelled_vocabulary(model, added_tokens)
     texts = {token.id: token.text for token in added_tokens}
@@ -76,7 +91,7 @@ def model_json(model: Model, added_tokens: Sequence[AddedToken]) -> dict:
                 "unk_token": unk,
                 "continuing_subword_prefix": model.prefix.decode() or None,
                 "end_of_word_suffix": model.suffix.decode() or None,
-                "fuse_unk": unk is not None and model.fuse_unk,
+                "fuse_unk": model.fuse_unk,
                 "byte_fallback": model.byte_fallback,
                 "ignore_merges": model.ignore_merges,
                 "vocab": ids,
@@ -91,8 +106,7 @@ def model_json(model: Model, added_tokens: Sequence[AddedToken]) -> dict:
                 "vocab": ids,
             }
         case "unigram":
-            if None in vocab:
-                raise FormatError(f"the id {vocab.index(None)} is no token: a Unigram of tokenizer.json has no gaps")
+            _check_dense(vocab)
             return {
                 "type": "Unigram",
                 "unk_id": model.unk_id,

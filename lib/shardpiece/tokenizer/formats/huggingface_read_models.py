@@ -117,6 +117,10 @@ def _bpe(
         fallback = False
     if unk is None and config.get("unk_token") is not None and not (byte_level or fallback):
         _known(unk, config)
+    if fallback and (prefix or config.get("end_of_word_suffix")):
+        raise FormatError(
+            "model: byte_fallback with a prefix or suffix, whose bytes that library adds to a character's"
+        )
     dropout = config.get("dropout") or 0.0
     return BPEModel(
         pieces,
@@ -146,8 +150,9 @@ def _merges(lines: list, ids: Mapping[str, int], special: Container[str], prefix
         left, right = parts
         if left not in ids or right not in ids:
             raise FormatError(f"model: merge {r} {line!r:.60} names what is not in the vocabulary")
-        if left + right[prefix:] in special:
-            raise FormatError(f"model: ordinary text merges to the special token {left + right[prefix:]!r:.60}")
+        for text in (left + right[prefix:], left, right):
+            if text in special:
+                raise FormatError(f"model: ordinary text merges to the special token {text!r:.60}, or on from it")
         pairs.append((ids[left], ids[right]))
     if len(set(pairs)) != len(pairs):
         last = {pair: r for r, pair in enumerate(pairs)}

@@ -9,7 +9,8 @@ def post_processor(tokenizer: Tokenizer) -> dict | None:
     template = tokenizer.template
     if not template:
         return None
-    names = {i: tokenizer.spelled_token(i) for i in (*template.before, *template.after)}
+    added = {token.id: token.text for token in tokenizer.added_tokens}
+    names = {i: added.get(i) or tokenizer.spelled_token(i) for i in (*template.before, *template.after)}
 
     def around(sequence: str, number: int) -> list[dict]:
         before, after = (
