@@ -138,7 +138,10 @@ def tokenizer_json(seed: int) -> str:
         ["<mask>", "  ", "ab", "a", "xX", "É", "<|x|>", "<|x", "[UNK]", "\n|", "a b", "了", "'s"], rng.randint(0, 5)
     ):
         flags = {name: rng.random() < 0.3 for name in ("lstrip", "rstrip", "single_word", "normalized")}
-        add = tokenizer.add_special_tokens if rng.random() < 0.4 else tokenizer.add_tokens
+        special = rng.random() < 0.4
+        if special and content["model"]["type"] != "BPE":
+            flags["single_word"] = False  # where it is not found, the model would find it among its pieces
+        add = tokenizer.add_special_tokens if special else tokenizer.add_tokens
         add([AddedToken(text, **flags)])
     post, dec = post_processor(rng, tokenizer), decoder(rng, byte_level)
     if post is not None:

@@ -34,6 +34,7 @@ def vectors(comparison: Comparison) -> None:
 
 
 def adversarial(comparison: Comparison, count: int) -> None:
+    comparison.ids("runs", texts.runs(), "text")
     for strings in adversary(comparison).strings(count):
         for mode in comparison.modes:
             comparison.ids("adversarial", strings, mode)

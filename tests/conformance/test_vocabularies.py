@@ -9,7 +9,7 @@ from tests.conformance.references import REFERENCES
 from tests.conformance.run import SECTIONS, adversary, run
 
 # One of each kind of model and file.
-FEW = ["cl100k_base", "gpt2-hf", "roberta-base-hf", "clip-hf", "wordllama-l2", "t5-small-hf", "bert-uncased-minilm", "llama2-sp", "t5-base-unigram"]  # fmt: skip
+FEW = ["cl100k_base", "roberta-base-hf", "clip-hf", "wordllama-l2", "t5-small-hf", "bert-uncased-minilm", "llama2-sp", "t5-base-unigram"]  # fmt: skip
 
 
 @pytest.fixture(scope="module", params=FEW)

@@ -205,6 +205,12 @@ def _letters() -> list[list[str]]:
     return [letters for _, letters in sorted(scripts.items())]
 
 
+def runs() -> list[str]:
+    """One character several times: the pieces of a run may stand in any order, and sums of scores differ by rounding alone."""
+    alone = [chr(c) * n for c in (*range(33, 127), *map(ord, "éñ日あ…—·═█ 　")) for n in range(1, 41)]
+    return [*alone, *(f"a {text}" for text in alone), *(f"{text} b" for text in alone[::3])]
+
+
 class Adversary:
     """Strings from a seed and a vocabulary's own pieces. The same arguments give the same strings."""
 
