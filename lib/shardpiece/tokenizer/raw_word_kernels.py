@@ -315,9 +315,7 @@ def fill_holes(
         if not whole and n <= MOST:
             if stop - start <= SHORT:
                 lo, hi = short_key(data, start, stop - start)
-                keep_short(
-                    lo, hi, short_bucket(lo, hi, short_table), target, at, n, short_table, ring_tokens, state
-                )
+                keep_short(lo, hi, short_bucket(lo, hi, short_table), target, at, n, short_table, ring_tokens, state)
             elif stop - start <= LONGEST:
                 x = long_hash(data, start, stop)
                 keep_long(

@@ -40,7 +40,6 @@ from shardpiece.text.special_kernels import copy_pieces
 from shardpiece.text.steps import MetaspaceStep, SplitStep
 from shardpiece.tokenizer import raw_unigram_kernels as unigram_kernels
 from shardpiece.tokenizer import raw_word_kernels as k
-from shardpiece.tokenizer import viterbi_kernels
 from shardpiece.tokenizer.bpe import CHARACTERS
 from shardpiece.tokenizer.model import Encoder, Model
 from shardpiece.tokenizer.unigram import NARROW
@@ -123,7 +122,12 @@ class RawWordEncoder:
 
     @classmethod
     def of(
-        cls, engine: TextEngine, model: Model, encoder: Encoder, texts: tuple[str, ...] = (), cache_bytes: int = 64 << 20
+        cls,
+        engine: TextEngine,
+        model: Model,
+        encoder: Encoder,
+        texts: tuple[str, ...] = (),
+        cache_bytes: int = 64 << 20,
     ) -> "RawWordEncoder | None":
         """None where the pieces of a document are not encoded like documents of their own. ``texts``: of added tokens that
         are searched in normalized text."""
