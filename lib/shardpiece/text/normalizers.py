@@ -108,6 +108,17 @@ class Normalizer:
             return None
         return _bert_maps(step) if step["type"] == "bert" else (_CHARACTER_MAPS[step["type"]](), None)
 
+    def sentencepiece_rules(self) -> tuple[dict, Charsmap] | None:
+        """(settings, charsmap) where all it does is SentencePiece's normalization."""
+        step = self._settings[0]
+        return (step, _charsmap(step)) if len(self._settings) == 1 and step["type"] == "sentencepiece" else None
+
+    @cached_property
+    def sentencepiece_tables(self) -> tuple[np.ndarray, ...]:
+        """(units, targets, symbols, plain, pages, begins) of such a one, as ``charsmap_kernels`` takes them."""
+        step = self._settings[0]
+        return _sentencepiece_tables(_charsmap(step), step["user_defined_symbols"])
+
     def __repr__(self) -> str:
         def describe(step: dict) -> str:
             shown = [
@@ -286,6 +297,21 @@ def _sentencepiece(step: dict) -> Step:
 def _sentencepiece_step(
     charsmap: Charsmap, texts: tuple[str, ...], prefix: bool, suffix: bool, squeeze: bool, escape: bool
 ) -> Step:
+    arrays = _sentencepiece_tables(charsmap, texts)
+
+    def run(documents: Documents) -> Documents:
+        return _with(
+            documents,
+            charsmap_kernels.sentencepiece_documents(
+                documents.data, documents.offsets, *arrays, prefix, suffix, squeeze, escape
+            ),
+        )
+
+    return run
+
+
+def _sentencepiece_tables(charsmap: Charsmap, texts: tuple[str, ...]) -> tuple[np.ndarray, ...]:
+    """(units, targets, symbols, plain, pages, begins) as ``charsmap_kernels`` takes them."""
     symbols = double_array(sorted({(text.encode(), 0) for text in texts}))
     symbols.flags.writeable = False
     plain = charsmap.plain(alone=False)
@@ -293,17 +319,7 @@ def _sentencepiece_step(
     for text in texts:
         plain[text.encode()[0]] = 0xFF
         begins[ord(text[0])] = True
-    plain = tables.frozen(plain)
-    pages, begins = tables.two_stages(begins.astype(np.uint8))
-
-    def run(documents: Documents) -> Documents:
-        arrays = charsmap_kernels.sentencepiece_documents(
-            documents.data, documents.offsets, charsmap.units, charsmap.targets, symbols, plain, pages, begins, prefix,
-            suffix, squeeze, escape,
-        )  # fmt: skip
-        return _with(documents, arrays)
-
-    return run
+    return charsmap.units, charsmap.targets, symbols, tables.frozen(plain), *tables.two_stages(begins.astype(np.uint8))
 
 
 _STEPS: dict[str, Callable[[dict], Step]] = {

@@ -134,19 +134,31 @@ class AddedTokenCutter:
     def cut(self, documents: Documents, special: bool, refuse: bool = False) -> Cut:
         """The pieces between tokens, normalized; the ``tokens`` of this cut are ids. ``special``: whether special tokens
         are tokens; with ``refuse``, one raises DocumentError."""
-        first = self._plain.cut(documents, special)
+        first = self.cut_plain(documents, special, refuse)
+        second = self.cut_between(first.pieces, special, refuse, first.owners)
+        ids = np.where(second.tokens < 0, first.tokens[second.owners], second.tokens)
+        return Cut(second.pieces, first.owners[second.owners], ids)
+
+    def cut_plain(self, documents: Documents, special: bool, refuse: bool = False) -> Cut:
+        """As ``cut``, at the tokens alone that are searched in documents as they are; the pieces are as they are."""
+        cut = self._plain.cut(documents, special)
         if refuse:
-            self._plain.refuse(first, documents)
-        ids, pieces = self._plain.ids_behind(first), first.pieces
+            self._plain.refuse(cut, documents)
+        return Cut(cut.pieces, cut.owners, self._plain.ids_behind(cut))
+
+    def cut_between(
+        self, pieces: Documents, special: bool, refuse: bool = False, owners: np.ndarray | None = None
+    ) -> Cut:
+        """The pieces of such a cut, normalized, cut at the other tokens. ``owners``: the document each one is of."""
         if self._normalizer is not None:
             try:
                 pieces = self._normalizer.normalize(pieces)
             except DocumentError as error:
-                raise DocumentError(int(first.owners[error.index]), error.problem) from None
+                index = error.index if owners is None else int(owners[error.index])
+                raise DocumentError(index, error.problem) from None
         if not self._normal.tokens:
-            return Cut(pieces, first.owners, ids)
-        second = self._normal.cut(pieces, special)
+            return Cut(pieces, np.arange(len(pieces)), np.full(len(pieces), -1))
+        cut = self._normal.cut(pieces, special)
         if refuse:
-            self._normal.refuse(second, None, first.owners)
-        inside = self._normal.ids_behind(second)
-        return Cut(second.pieces, first.owners[second.owners], np.where(inside < 0, ids[second.owners], inside))
+            self._normal.refuse(cut, None, owners)
+        return Cut(cut.pieces, cut.owners, self._normal.ids_behind(cut))

@@ -69,7 +69,7 @@ def unpack(raw: bytes, cache_bytes: int | None = None) -> Tokenizer:
         raise FormatError(f"not a packed tokenizer of this version ({type(error).__name__}: {error})") from None
     object.__setattr__(tokenizer, "_fingerprint", content["fingerprint"])
     if cache_bytes is not None:
-        object.__setattr__(tokenizer, "_encoder", tokenizer.model.encoder(cache_bytes))
+        tokenizer.use_cache(cache_bytes)
     return tokenizer
 
 

@@ -13,11 +13,12 @@ from shardpiece.text.byte_alphabet import spell, text_bytes
 from shardpiece.text.documents import Documents
 from shardpiece.text.engine import TextEngine
 from shardpiece.text.pretokenizers import PreTokenizer
-from shardpiece.text.special import IN_TEXT
+from shardpiece.text.special import IN_TEXT, Cut
 from shardpiece.tokenizer.added_tokens import AddedToken, AddedTokenCutter, check_special_tokens
 from shardpiece.tokenizer.decode_stream import DecodeStream
 from shardpiece.tokenizer.decoder import Decoder, ImpliedDecoder, implied_decoder
 from shardpiece.tokenizer.model import Encoder, Model
+from shardpiece.tokenizer.raw_words import RawWordEncoder
 from shardpiece.tokenizer.sampling import Sampling, encode_words, keys_of, piece_keys
 from shardpiece.tokenizer.template import Template
 
@@ -143,11 +144,28 @@ class Tokenizer:
     @property
     def encoder(self) -> Encoder:
         """The encoder with its tables and cache, made at first use. Not for several threads at once."""
-        cached = self.__dict__.get("_encoder")
-        if cached is None:
-            cached = self.model.encoder()
-            object.__setattr__(self, "_encoder", cached)
-        return cached
+        if self.__dict__.get("_encoder") is None:
+            self.use_cache()
+        return self.__dict__["_encoder"]
+
+    def use_cache(self, cache_bytes: int = 64 << 20) -> None:
+        """Begin with an encoder whose caches are empty, and have about ``cache_bytes`` together."""
+        encoder = self.model.encoder(cache_bytes // 8)
+        normalized = [token for token in self.added_tokens if token.normalized]
+        raw = None
+        if not any(token.special or token.lstrip or token.rstrip or token.single_word for token in normalized):
+            texts = tuple(token.text for token in normalized)
+            raw = RawWordEncoder.of(self.engine, self.model, encoder, texts, cache_bytes)
+        if raw is None:
+            encoder = self.model.encoder(cache_bytes)
+        object.__setattr__(self, "_encoder", encoder)
+        object.__setattr__(self, "_raw", (encoder, raw))
+
+    @property
+    def _raw_words(self) -> RawWordEncoder | None:
+        encoder = self.encoder
+        owner, raw = self.__dict__.get("_raw", (None, None))
+        return raw if owner is encoder else None
 
     @property
     def pretokenizer(self) -> PreTokenizer:
@@ -173,26 +191,53 @@ class Tokenizer:
             raise ConfigError(f"special_tokens_in_text {special_tokens_in_text!r} is not one of {', '.join(IN_TEXT)}")
         keys = keys_of(len(documents), sampling, keys)
         if not self.added_tokens or (special_tokens_in_text == "text" and not self._cutter.any_ordinary):
-            tokens, offsets = encode_words(self.model, self.encoder, self.engine.split(documents), sampling, keys)
+            tokens, offsets = self._encode_between(documents, sampling, keys)
         else:
             tokens, offsets = self._encode_cut(documents, special_tokens_in_text, sampling, keys)
         return self.template.apply(tokens, offsets) if add_special_tokens else (tokens, offsets)
+
+    def _encode_between(
+        self, documents: Documents, sampling: Sampling | None, keys: np.ndarray | None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Encode documents in which no added tokens are searched."""
+
+        def long_way(documents: Documents) -> tuple[np.ndarray, np.ndarray]:
+            return encode_words(self.model, self.encoder, self.engine.split(documents), sampling, keys)
+
+        if (sampling is None or sampling.deterministic) and (raw := self._raw_words) is not None:
+            return raw.encode(documents, long_way)
+        return long_way(documents)
 
     def _encode_cut(
         self, documents: Documents, in_text: str, sampling: Sampling | None, keys: np.ndarray | None
     ) -> tuple[np.ndarray, np.ndarray]:
         """Encode what stands between added tokens, and put their ids there."""
-        cut = self._cutter.cut(documents, in_text != "text", refuse=in_text == "error")
+        cutter, special, refuse = self._cutter, in_text != "text", in_text == "error"
+        if (sampling is None or sampling.deterministic) and (raw := self._raw_words) is not None:
+            cut = cutter.cut_plain(documents, special, refuse)
+
+            def long_way(documents: Documents) -> tuple[np.ndarray, np.ndarray]:
+                pieces = cutter.cut_between(documents, special)
+                words = self.engine.pretokenizer.split(pieces.pieces, pieces.at_start)
+                return self._put_between(*self.encoder.encode(words), pieces, len(documents))
+
+            return self._put_between(*raw.encode(cut.pieces, long_way), cut, len(documents))
+        cut = cutter.cut(documents, special, refuse)
         try:
             words = self.engine.pretokenizer.split(cut.pieces, cut.at_start)
         except DocumentError as error:
             raise DocumentError(int(cut.owners[error.index]), error.problem) from None
         tokens, ends = encode_words(self.model, self.encoder, words, sampling, piece_keys(keys, cut.owners))
+        return self._put_between(tokens, ends, cut, len(documents))
+
+    @staticmethod
+    def _put_between(tokens: np.ndarray, ends: np.ndarray, cut: Cut, n: int) -> tuple[np.ndarray, np.ndarray]:
+        """The tokens of ``n`` documents, of the pieces of a cut and of what stands behind them."""
         found = np.flatnonzero(cut.tokens >= 0)
         if len(found):
             tokens = np.insert(tokens, ends[found + 1], cut.tokens[found].astype(np.int32))
             ends[1:] += np.cumsum(cut.tokens >= 0)
-        last = np.searchsorted(cut.owners, np.arange(len(documents)), side="right")
+        last = np.searchsorted(cut.owners, np.arange(n), side="right")
         return tokens, np.append(0, ends[last])
 
     @property

@@ -252,6 +252,15 @@ class UnigramEncoder:
         self._long = _aligned(max(1, buckets // 8) * 32)
         self.state = np.zeros(k.STATE_SIZE, np.int64)
 
+    @property
+    def narrow_tables(self) -> tuple:
+        """``nodes`` to ``segment_state`` as ``raw_unigram_kernels`` takes them."""
+        return (
+            self._nodes, self._weights, self._ids, self._scores, self._narrow_scores, self._lengths, self._model.unknown_score,
+            self._unk_id, self._byte_ids, self._pairs, self._joins, self._mark_joins, k.LIMITS, self._short, self._long,
+            self.state,
+        )  # fmt: skip
+
     def encode(self, words: Words) -> tuple[np.ndarray, np.ndarray]:
         """(tokens int32, offsets int64 [documents + 1]): document d is tokens[offsets[d]:offsets[d + 1]]. Raises
         ConfigError for a character that no piece spells when the model has neither an unk token nor its bytes."""
@@ -261,7 +270,7 @@ class UnigramEncoder:
             read_only(words.data), read_only(words.ends), read_only(words.document_ends), words.start,
             self._nodes, self._weights, self._ids, self._scores, self._narrow_scores, self._lengths, self._model.unknown_score, self._unk_id,
             self._byte_ids, self._pairs, self._joins, self._mark_joins, self._model.arithmetic == NARROW, k.LIMITS, self._short,
-            self._long, self.state, out, offsets[1:],
+            self._long, self.state, np.zeros(1), out, offsets[1:],
         )  # fmt: skip
         return self._checked(n, words, out), offsets
 

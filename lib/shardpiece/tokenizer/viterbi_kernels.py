@@ -624,12 +624,14 @@ def segment_words(
     short,
     long,
     state,
+    sums,
     out,
     token_ends,
 ):
     """Encode all words. ``scores``: float64 [pieces + 1], of each id, 0 behind the last one; ``narrow_scores``: the same as float32; ``lengths``: int32 [pieces];
     ``out`` (int32) must hold four elements more than there are bytes; ``token_ends`` (int64 [n]) receives the number of
-    tokens up to and including each document. Returns the number of tokens, or -1 - w for the first word w that holds a
+    tokens up to and including each document. ``sums``: float64 [1], the sum so far, before and after. Returns the number of
+    tokens, or -1 - w for the first word w that holds a
     character without a token."""
     room = LONG_SEGMENT + 1
     best = np.empty(room, np.float64)
@@ -648,7 +650,6 @@ def segment_words(
     cursor[_WINDOW] = first_byte + 1
     cursor[_WORD_BEGINS] = 1
     ahead = np.zeros(1, np.uint64)
-    sums = np.zeros(1, np.float64)
     d = 0
     while d < len(document_ends) and document_ends[d] == 0:
         token_ends[d] = 0

@@ -12,7 +12,8 @@ class WordCache:
     for their bytes and tokens. One per thread."""
 
     def __init__(self, cache_bytes: int = 64 << 20):
-        unit = 1 << max(12, (cache_bytes // 8).bit_length() - 1)
+        # Every ring holds the longest word: as many tokens as it has bytes.
+        unit = 1 << max((4 * k.LONG).bit_length() - 1, (cache_bytes // 8).bit_length() - 1)
         self.short_table = cache_lines(4 * unit)
         self.long_table = cache_lines(2 * unit)
         self.ring_bytes = np.zeros(unit, np.uint8)

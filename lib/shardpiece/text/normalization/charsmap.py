@@ -151,6 +151,12 @@ class Charsmap:
             plain[0] = 0
         return plain
 
+    def used_bytes(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """bool [256] each: whether a source may begin with a byte, have it later, and go on behind it where it begins with
+        it."""
+        begins, later, goes_on = check.used_bytes(self.units).astype(bool)
+        return begins, later, goes_on
+
     @cached_property
     def begins(self) -> np.ndarray:
         """bool over the code points: whether a source may begin with the character."""

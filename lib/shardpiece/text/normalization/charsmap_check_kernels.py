@@ -126,3 +126,38 @@ def find_values(units, values):
         height[block] = longest
         depth -= 1
     return count
+
+
+@kernel
+def used_bytes(units):
+    """uint8 [3, 256]: whether a source may begin with a byte, have it later, and go on behind it where it begins with it.
+    The trie is one that ``find_values`` has checked."""
+    n = len(units)
+    result = np.zeros((3, 256), np.uint8)
+    if n == 0:
+        return result
+    seen = np.zeros(n + 256, np.bool_)
+    stack = np.empty(n + 257, np.int64)
+    root = children(np.int64(units[0]))
+    if root >= n + 256:
+        return result
+    stack[0] = root
+    depth = 1
+    while depth > 0:
+        depth -= 1
+        block = stack[depth]
+        for b in range(1, 256):
+            node = block ^ b
+            if node >= n or np.int64(units[node]) & LABEL_MASK != b:
+                continue
+            result[0 if block == root else 1, b] = 1
+            below = node ^ children(np.int64(units[node]))
+            if block == root:
+                for x in range(1, 256):
+                    if below ^ x < n and np.int64(units[below ^ x]) & LABEL_MASK == x:
+                        result[2, b] = 1
+            if below < n + 256 and not seen[below]:
+                seen[below] = True
+                stack[depth] = below
+                depth += 1
+    return result
