@@ -11,7 +11,7 @@ demo: $(VENV)/.installed
 	$(BIN)/shardpiece demo $(if $(OUTPUT),--output "$(OUTPUT)") $(if $(INPUT),$(foreach glob,$(INPUT),--input "$(glob)") --text-column "$(TEXT_COLUMN)")
 
 test: $(VENV)/.installed-dev
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .

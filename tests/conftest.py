@@ -66,6 +66,18 @@ def session():
         yield get
 
 
+@pytest.fixture
+def commands_share_the_session(session, monkeypatch):
+    """Commands that run in this process (``commands.called``) use the suite's Spark session."""
+    from shardpiece.pipeline import run
+
+    @contextmanager
+    def shared(config, name):
+        yield session
+
+    monkeypatch.setattr(run, "lazy_session", shared)
+
+
 @pytest.fixture(scope="session")
 def shared() -> Path:
     """The directory with real corpora and vocabularies; tests that need it skip where it is absent."""

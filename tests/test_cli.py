@@ -1,4 +1,8 @@
-"""The command as users run it: real processes, one line and an exit code for every mistake."""
+"""The command as users run it: one line and an exit code for every mistake.
+
+Starting Python and Spark takes most of the time of a command, so most of them run in the suite's own process and session;
+real processes show that nothing else is different.
+"""
 
 import json
 import os
@@ -14,17 +18,28 @@ import pyarrow.parquet as pq
 import pytest
 
 import shardpiece
+from shardpiece.cli import main
 from shardpiece.text.patterns import PATTERNS
 from shardpiece.text.pretokenizers import PRETOKENIZERS
 from shardpiece.tokenizer import artifact
+from tests.commands import called
 from tests.conftest import corpus_rows, input_rows, write_corpus
 
 COMMAND = str(Path(sys.executable).with_name("shardpiece"))
 
 
-def run(*args, env=None, stdin=None, cwd=None):
+pytestmark = pytest.mark.usefixtures("commands_share_the_session")
+
+
+def run(*args, stdin="", cwd="."):
+    """The command in this process."""
+    return called(lambda: main([*map(str, args)]), stdin, cwd)
+
+
+def process(*args, env=None, cwd=None):
+    """The command in a process of its own."""
     return subprocess.run(
-        [COMMAND, *map(str, args)], capture_output=True, text=True, input=stdin, timeout=300, cwd=cwd,
+        [COMMAND, *map(str, args)], capture_output=True, text=True, timeout=300, cwd=cwd,
         env={**os.environ, **(env or {})}, check=False,
     )  # fmt: skip
 
@@ -81,7 +96,7 @@ def test_run_reads_a_configuration(corpus, tmp_path):
     done = run("run", config, "--set", "train.vocab_size=400", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "skipped" not in done.stdout
-    again = run("run", config, "--set", "train.vocab_size=400", cwd=tmp_path, env={"JAVA_HOME": "/nonexistent"})
+    again = process("run", config, "--set", "train.vocab_size=400", cwd=tmp_path, env={"JAVA_HOME": "/nonexistent"})
     assert again.returncode == 0, again.stderr
     assert again.stdout.count("skipped: done and unchanged") == 3
     assert shardpiece.load(str(tmp_path / "out" / "tokenizer")).vocab_size == 400
@@ -128,12 +143,12 @@ def test_an_output_that_cannot_be_written(corpus, tmp_path):
 
 
 def test_no_java(corpus, tmp_path):
-    done = run("count", "--input", corpus, "--output", tmp_path / "out", env={"JAVA_HOME": str(tmp_path / "jdk")})
+    done = process("count", "--input", corpus, "--output", tmp_path / "out", env={"JAVA_HOME": str(tmp_path / "jdk")})
     fails(done, 2, "java does not run", "Spark 4 needs Java 17 or newer", "openjdk-17")
     bare = tmp_path / "bin"
     bare.mkdir()
     env = {"PATH": str(bare), "JAVA_HOME": ""}
-    fails(run("demo", "--output", tmp_path / "demo", env=env), 2, "no Java found", "apt-get install")
+    fails(process("demo", "--output", tmp_path / "demo", env=env), 2, "no Java found", "apt-get install")
 
 
 def test_old_java(corpus, tmp_path):
@@ -141,10 +156,10 @@ def test_old_java(corpus, tmp_path):
     java.parent.mkdir(parents=True)
     java.write_text("#!/bin/sh\necho 'openjdk version \"11.0.2\" 2019-01-15' >&2\n")
     java.chmod(0o755)
-    done = run("count", "--input", corpus, "--output", tmp_path / "out", env={"JAVA_HOME": str(tmp_path / "jdk")})
+    done = process("count", "--input", corpus, "--output", tmp_path / "out", env={"JAVA_HOME": str(tmp_path / "jdk")})
     fails(done, 2, "is Java 11", "needs Java 17 or newer")
     java.write_text("#!/bin/sh\necho 'java version \"1.8.0_202\"' >&2\n")
-    fails(run("demo", "--output", tmp_path / "demo", env={"JAVA_HOME": str(tmp_path / "jdk")}), 2, "is Java 8")
+    fails(process("demo", "--output", tmp_path / "demo", env={"JAVA_HOME": str(tmp_path / "jdk")}), 2, "is Java 8")
 
 
 def test_an_executor_failure_is_one_line(tmp_path):
@@ -178,7 +193,7 @@ def test_usage_mistakes(tmp_path, tokenizer_path, corpus):
     fails(run("run", "a.yaml", "b.yaml"), 2, "run takes one configuration file")
     fails(run("train", "--words", tmp_path, "--output", tmp_path / "t", "--set", "vocab_size=9"), 2,
           "did you mean train.vocab_size")  # fmt: skip
-    done = run("count", "--input", corpus, "--output", tmp_path / "w", "--master", "spork://x")
+    done = process("count", "--input", corpus, "--output", tmp_path / "w", "--master", "spork://x")
     fails(done, 2, "Spark did not start with master spork://x")
 
 
@@ -214,7 +229,7 @@ def test_an_interrupt_is_one_line(tmp_path):
     assert all(line.startswith("shardpiece: ") for line in stderr.splitlines() if line), stderr
     assert "interrupted" in stderr.splitlines()[-1]
     assert not (tmp_path / "shards" / "manifest.json").exists()
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    done = run(*command[1:])
     assert done.returncode == 0, done.stderr
     assert "were finished by an earlier run" in done.stderr
     manifest = json.loads((tmp_path / "shards" / "manifest.json").read_text())
@@ -224,8 +239,9 @@ def test_an_interrupt_is_one_line(tmp_path):
 
 
 def test_help_names_every_command():
-    done = run("--help")
+    done = process("--help")
     assert done.returncode == 0
+    assert run("--help").stdout == done.stdout
     for command in ("count", "train", "encode", "run", "tokenize", "decode", "demo", "doctor"):
         assert command in done.stdout
         assert run(command, "--help").returncode == 0
@@ -250,11 +266,11 @@ def test_demo_checks_itself(corpus, tmp_path):
 
 
 def test_doctor(tmp_path):
-    done = run("doctor", "--path", tmp_path)
+    done = process("doctor", "--path", tmp_path)
     assert done.returncode == 0, done.stdout
     for check in ("Python", "packages", "Java", "Numba kernels", "Spark", "file systems", str(tmp_path)):
         assert check in done.stdout
-    done = run("doctor", "--path", tmp_path / "absent", env={"JAVA_HOME": str(tmp_path)})
+    done = process("doctor", "--path", tmp_path / "absent", env={"JAVA_HOME": str(tmp_path)})
     assert done.returncode == 2
     assert "WRONG  Java: " in done.stdout
     assert "apt-get install openjdk-17" in done.stdout

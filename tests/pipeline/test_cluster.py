@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import runpy
 import signal
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import pyspark
 import pytest
 
 import shardpiece
+from tests.commands import called
 from tests.conftest import ROOT
 from tests.pipeline.test_stages import config_for, contents, run_stages
 
@@ -30,7 +32,9 @@ class Cluster:
         self._directory = directory
         self._processes: list[subprocess.Popen] = []
         self._environment = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_NO_DAEMONIZE": "1",
-                             "SPARK_WORKER_DIR": str(directory / "work"), "SPARK_HOME": str(SPARK)}  # fmt: skip
+                             "SPARK_WORKER_DIR": str(directory / "work"), "SPARK_HOME": str(SPARK),
+                             # Seven JVMs for a few seconds each: without compiling themselves well.
+                             "JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1"}  # fmt: skip
         master = self._start("master", "org.apache.spark.deploy.master.Master", "--host", "127.0.0.1", "--port", "0",
                              "--webui-port", "0")  # fmt: skip
         self.url = self._wait(master, r"Starting Spark master at (spark://\S+)")
@@ -102,6 +106,7 @@ def test_one_core_two_cores_and_a_cluster_write_the_same_bytes(cluster, session,
     alone += ["--set", "spark.spark.sql.shuffle.partitions=5", "--output", str(tmp_path / "local1")]
     done = subprocess.run(alone, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
+    assert all(line.startswith("shardpiece: ") for line in done.stderr.splitlines()), done.stderr
 
     expected = contents(tmp_path / "local2")
     table = shardpiece.WordTable.read(str(tmp_path / "local2" / "words")).table.combine_chunks()
@@ -114,22 +119,21 @@ def test_one_core_two_cores_and_a_cluster_write_the_same_bytes(cluster, session,
         assert shardpiece.WordTable.read(str(tmp_path / run / "words")).table.combine_chunks() == table
 
 
-def test_stage_jobs_one_by_one(cluster, corpus, tmp_path):
-    done = cluster.submit(
-        "count_words.py", "--input", str(corpus), "--output", str(tmp_path / "words"), master="local[2]"
-    )
-    assert done.returncode == 0, done.stderr
-    done = cluster.submit("train_tokenizer.py", "--words", str(tmp_path / "words"), "--vocab-size", "400", "--output",
-                          str(tmp_path / "tokenizer"), master="local[2]")  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    done = cluster.submit("encode_corpus.py", "--input", str(corpus), "--tokenizer", str(tmp_path / "tokenizer"),
-                          "--output", str(tmp_path / "shards"), master="local[2]")  # fmt: skip
-    assert done.returncode == 0, done.stderr
+def test_stage_jobs_one_by_one(corpus, tmp_path, commands_share_the_session, monkeypatch):
+    def run(job: str, *arguments) -> None:
+        monkeypatch.setattr(sys, "argv", [job, *map(str, arguments)])
+        done = called(lambda: runpy.run_path(str(ROOT / "jobs" / job), run_name="__main__"))
+        assert done.returncode == 0, done.stderr
+
+    run("count_words.py", "--input", corpus, "--output", tmp_path / "words")
+    run("train_tokenizer.py", "--words", tmp_path / "words", "--vocab-size", 400, "--output", tmp_path / "tokenizer")
+    run("encode_corpus.py", "--input", corpus, "--tokenizer", tmp_path / "tokenizer", "--output", tmp_path / "shards")
     assert json.loads((tmp_path / "shards" / "manifest.json").read_text())["totals"]["documents"] == 240
 
 
 def test_a_users_mistake_is_one_line_under_spark_submit_too(cluster, tmp_path):
-    done = cluster.submit("count_words.py", "--input", str(tmp_path / "*.parquet"), "--output", str(tmp_path / "out"))
+    arguments = ("--input", str(tmp_path / "*.parquet"), "--output", str(tmp_path / "out"))
+    done = cluster.submit("count_words.py", *arguments, master="local[1]")
     assert done.returncode == 2
     # spark-submit merges the two streams of a Python driver into its standard output.
     said = [line for line in done.stdout.splitlines() if line.startswith("shardpiece")]
