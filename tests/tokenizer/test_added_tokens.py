@@ -30,7 +30,9 @@ def tokenizer_json(tokens: list[dict], normalizer=None, pre_tokenizer=None) -> b
 
 
 def random_tokens(rng: random.Random) -> list[dict]:
-    texts = rng.sample(["<s>", "<s>a", "ab", "A", "É", "  ", " ", "\n\n", "日", "b<", "s>", " a", "a.", "abc"], rng.randint(1, 6))
+    texts = rng.sample(
+        ["<s>", "<s>a", "ab", "A", "É", "  ", " ", "\n\n", "日", "b<", "s>", " a", "a.", "abc"], rng.randint(1, 6)
+    )
     return [{"content": text, **{flag: rng.random() < 0.3 for flag in FLAGS}} for text in texts]
 
 
@@ -39,7 +41,9 @@ def test_added_tokens_are_found_as_the_library_finds_them():
     rng = random.Random(4)
     texts = ["".join(rng.choice("aabbcABéÉ  <s>.\n\t1²_日") for _ in range(rng.randint(0, 14))) for _ in range(150)]
     for _ in range(40):
-        raw = tokenizer_json(random_tokens(rng), rng.choice([None, {"type": "Lowercase"}, {"type": "Prepend", "prepend": "a"}]))
+        raw = tokenizer_json(
+            random_tokens(rng), rng.choice([None, {"type": "Lowercase"}, {"type": "Prepend", "prepend": "a"}])
+        )
         ours, peer = read_tokenizer_json(raw, "made"), tokenizers.Tokenizer.from_str(raw.decode())
         for in_text in ("text", "token"):
             peer.encode_special_tokens = in_text == "text"
@@ -72,18 +76,23 @@ def test_errors_and_sampling_look_at_special_tokens():
 
 def test_what_a_tokenizer_holds(tmp_path):
     tokens = (AddedToken("<b>", 302, rstrip=True), AddedToken("word", 301, special=False, single_word=True))
-    ours = shardpiece.Tokenizer("gpt2", random_model(2), {"<a>": 300}, added_tokens=tokens, template=Template((300,), (302, 300)))
+    ours = shardpiece.Tokenizer(
+        "gpt2", random_model(2), {"<a>": 300}, added_tokens=tokens, template=Template((300,), (302, 300))
+    )
     assert [token.id for token in ours.added_tokens] == [300, 301, 302]
     assert ours.special_tokens == {"<a>": 300, "<b>": 302}
     ids = ours.encode("a word<b>  !", "token", add_special_tokens=True)
-    assert ids[0] == 300 and ids[-2:] == [302, 300] and {301, 302} < set(ids[1:-2])
+    assert ids[0] == 300
+    assert ids[-2:] == [302, 300]
+    assert {301, 302} < set(ids[1:-2])
     assert ours.decode(ids) == "<a>a word<b>!<b><a>"
     assert ours.decode(ids, skip_special_tokens=True) == "a word!"
     both = ours.encode_batch(["", None, "x"], add_special_tokens=True)
     assert both.to_pylist()[:2] == [[300, 302, 300], None]
     artifact.save(ours, str(tmp_path))
     again = shardpiece.load(str(tmp_path))
-    assert again.fingerprint == ours.fingerprint and again.added_tokens == ours.added_tokens
+    assert again.fingerprint == ours.fingerprint
+    assert again.added_tokens == ours.added_tokens
     assert again.template == ours.template
     other = shardpiece.Tokenizer("gpt2", ours.model, {"<a>": 300}, added_tokens=tokens)
     assert other.fingerprint != ours.fingerprint
@@ -110,4 +119,5 @@ def test_streams_give_the_decoded_text():
         parts = [stream.push(i) for i in ours.encode(text)]
         assert "".join(parts) + stream.finish() == text
     stream = ours.decode_stream()
-    assert [stream.push(i) for i in ours.encode("日")[:-1]][-1] == "" and stream.finish() == "\ufffd"
+    assert [stream.push(i) for i in ours.encode("日")[:-1]][-1] == ""
+    assert stream.finish() == "\ufffd"
