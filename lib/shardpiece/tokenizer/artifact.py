@@ -43,8 +43,9 @@ def load(directory: str) -> Tokenizer:
             path = storage.join(directory, SENTENCEPIECE_FILE)
             return _checked(sentencepiece_tokenizer.from_bytes(storage.read_bytes(path), path), stored, path)
         path = storage.join(directory, TOKENIZER_FILE)
-        content, checksum = storage.read_json_and_checksum(path)
-        return _assemble(content, stored, path, checksum)
+        return _assemble(storage.read_bytes(path), stored, path)
+    except OSError as error:
+        raise FormatError(f"{directory}: cannot be read ({error.strerror or error})") from None
     except (KeyError, TypeError, AttributeError, IndexError, ValueError) as error:
         if isinstance(error, ShardpieceError):
             raise
@@ -96,6 +97,7 @@ def metadata(tokenizer: Tokenizer, files: Mapping[str, bytes]) -> dict:
         "engine": tokenizer.engine.spec,
         "model": {**tokenizer.model.settings(), "size": len(tokenizer.model)},
         "outside_model": huggingface.outside_model(tokenizer),
+        "unwritten_scores": huggingface.unwritten_scores(tokenizer) if TOKENIZER_FILE in files else {},
         "added_tokens": [token.spec for token in tokenizer.added_tokens],
         "template": tokenizer.template.spec,
         "decoder": None if tokenizer.decoder is None else tokenizer.decoder.spec,
@@ -114,19 +116,24 @@ def from_files(files: dict[str, bytes]) -> Tokenizer:
     if raw is None:
         read = sentencepiece_tokenizer.from_bytes(files[SENTENCEPIECE_FILE], SENTENCEPIECE_FILE)
         return _checked(read, stored, SENTENCEPIECE_FILE)
-    return _assemble(json.loads(raw), stored, TOKENIZER_FILE, storage.checksum_bytes(raw))
+    return _assemble(raw, stored, TOKENIZER_FILE)
 
 
-def _assemble(content: dict, stored: dict, source: str, checksum: str) -> Tokenizer:
+def _assemble(raw: bytes, stored: dict, source: str) -> Tokenizer:
+    [file] = (file for file in stored["files"] if file["name"] == TOKENIZER_FILE)
+    ours = file["checksum"] == storage.checksum_bytes(raw)
+    # Where the library has written the file again, its numbers are as they were, and spelled anew.
+    content = huggingface.read_content(raw) if ours else json.loads(raw)
+    if not isinstance(content, dict):
+        raise FormatError(f"{source}: expected a JSON object, found {type(content).__name__}")
     parts = {
         "added_tokens": tuple(map(AddedToken.from_spec, stored["added_tokens"])),
         "template": Template.from_spec(stored["template"]),
         "decoder": None if stored["decoder"] is None else Decoder(tuple(stored["decoder"])),
     }
-    engine, outside = TextEngine.from_spec(stored["engine"]), set(stored["outside_model"])
-    tokenizer = huggingface.from_json(content, engine, stored["model"], outside, parts, source)
-    [file] = (file for file in stored["files"] if file["name"] == TOKENIZER_FILE)
-    if file["checksum"] != checksum:
+    engine = TextEngine.from_spec(stored["engine"])
+    tokenizer = huggingface.from_json(content, engine, stored["model"], stored, parts, source)
+    if not ours:
         huggingface.check_same(content, tokenizer, source)  # the library may have written it again
     return _checked(tokenizer, stored, source)
 

@@ -1,14 +1,22 @@
 """Hugging Face ``tokenizer.json``, written so that ``tokenizers`` and ``transformers`` encode as we do."""
 
 import json
-from collections.abc import Container
 
 from shardpiece.errors import FormatError
 from shardpiece.text.engine import TextEngine
 from shardpiece.tokenizer.added_tokens import AddedToken
 from shardpiece.tokenizer.formats import huggingface_decoder, huggingface_template, huggingface_text
-from shardpiece.tokenizer.formats.huggingface_models import check_model, is_byte_level, model_from_json, model_json
+from shardpiece.tokenizer.formats.huggingface_models import (
+    check_model,
+    is_byte_level,
+    model_from_json,
+    model_json,
+    written_scores,
+)
+from shardpiece.tokenizer.formats.rust_floats import rust_float, rust_text
 from shardpiece.tokenizer.tokenizer import Tokenizer
+
+_HERE = "@vocab"
 
 
 def problem(tokenizer: Tokenizer) -> str | None:
@@ -50,8 +58,31 @@ def _added_token(token: AddedToken) -> dict:
 
 
 def to_bytes(tokenizer: Tokenizer) -> bytes:
+    content = to_json(tokenizer)
+    if content["model"]["type"] != "Unigram":
+        return _dumped(content).encode()
+    entries, content["model"]["vocab"] = content["model"]["vocab"], _HERE
+    before, _, after = _dumped(content).rpartition(f'"vocab": "{_HERE}"')
+    lines = (f"[{json.dumps(text, ensure_ascii=False)},\n{rust_text(score)}]" for text, score in entries)
+    return "".join((before, '"vocab": [', ",\n".join(lines), "]", after)).encode()
+
+
+def _dumped(content: dict) -> str:
     # With indent= Python's encoder would be the slow one.
-    return (json.dumps(to_json(tokenizer), ensure_ascii=False, separators=(",\n", ": ")) + "\n").encode()
+    return json.dumps(content, ensure_ascii=False, separators=(",\n", ": ")) + "\n"
+
+
+def read_content(raw: bytes) -> dict:
+    """The JSON as that library reads it."""
+    return json.loads(raw, parse_float=rust_float)
+
+
+def unwritten_scores(tokenizer: Tokenizer) -> dict[str, float]:
+    """By id, the scores that have no text in tokenizer.json."""
+    if tokenizer.model.kind != "unigram":
+        return {}
+    scores = written_scores(tokenizer.model)
+    return {str(i): x for i, x in enumerate(scores) if rust_float(rust_text(x)) != x}
 
 
 def outside_model(tokenizer: Tokenizer) -> list[int]:
@@ -60,13 +91,14 @@ def outside_model(tokenizer: Tokenizer) -> list[int]:
     return [t.id for t in tokenizer.added_tokens if not t.special and t.id < len(vocab) and vocab[t.id] is None]
 
 
-def from_json(
-    content: dict, engine: TextEngine, settings: dict, outside: Container[int], parts: dict, source: str
-) -> Tokenizer:
-    """Read back what ``to_json`` wrote; ``engine``, the model's ``settings``, what ``outside_model`` gave and the other
-    ``parts`` (as Tokenizer takes them) come from the artifact. Raises FormatError naming ``source`` and the part that does not fit."""
+def from_json(content: dict, engine: TextEngine, settings: dict, more: dict, parts: dict, source: str) -> Tokenizer:
+    """Read back what ``to_json`` wrote; ``engine``, the model's ``settings``, ``more`` about it that only
+    the artifact says, and the other ``parts`` (as Tokenizer takes them) come from there. Raises FormatError naming ``source``
+    and the part that does not fit."""
     try:
-        model = model_from_json(content["model"], settings, parts["added_tokens"], outside, source)
+        for i, score in more["unwritten_scores"].items():
+            content["model"]["vocab"][int(i)][1] = score
+        model = model_from_json(content["model"], settings, parts["added_tokens"], set(more["outside_model"]), source)
         return Tokenizer(engine, model, **parts)
     except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
         if isinstance(error, FormatError):

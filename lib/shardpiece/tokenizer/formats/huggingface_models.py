@@ -66,7 +66,7 @@ def check_model(model: Model, added_tokens: Sequence[AddedToken]) -> None:
     vocab = spelled_vocabulary(model, added_tokens)
     if model.kind == "unigram":
         _check_dense(vocab)
-        _scores(model)
+        written_scores(model)
     elif model.kind not in ("bpe", "wordpiece", "word"):
         raise FormatError(f"tokenizer.json has no model of the kind {model.kind!r}")
 
@@ -110,7 +110,7 @@ def model_json(model: Model, added_tokens: Sequence[AddedToken]) -> dict:
             return {
                 "type": "Unigram",
                 "unk_id": model.unk_id,
-                "vocab": [list(entry) for entry in zip(vocab, _scores(model), strict=True)],
+                "vocab": [list(entry) for entry in zip(vocab, written_scores(model), strict=True)],
                 "byte_fallback": model.byte_ids is not None,
             }
         case "word":
@@ -118,7 +118,7 @@ def model_json(model: Model, added_tokens: Sequence[AddedToken]) -> dict:
     raise FormatError(f"tokenizer.json has no model of the kind {model.kind!r}")
 
 
-def _scores(model: UnigramModel) -> list[float]:
+def written_scores(model: UnigramModel) -> list[float]:
     """Of all ids. That library takes an unknown character to be UNKNOWN_PENALTY worse than the worst of all entries."""
     scores = np.where(model.vocab.present, model.piece_scores, 0.0)
     if scores.min(initial=np.inf) - UNKNOWN_PENALTY != model.unknown_score:

@@ -14,6 +14,7 @@ from shardpiece.tokenizer.formats import (
     huggingface_template,
 )
 from shardpiece.tokenizer.formats.huggingface_normalizers import huggingface_setting
+from shardpiece.tokenizer.formats.rust_floats import rust_float
 from shardpiece.tokenizer.tokenizer import Tokenizer
 
 # A normalizer that takes away what a document begins with; "first" of Metaspace asks for that place.
@@ -25,7 +26,7 @@ def read_tokenizer_json(raw: bytes, source: str) -> Tokenizer:
     tokens are never given by the model: text that spells one is the token, or other tokens. Raises FormatError naming the
     part that cannot be read exactly."""
     try:
-        content = json.loads(raw)
+        content = json.loads(raw, parse_float=rust_float)
         return from_content(content)
     except (KeyError, IndexError, TypeError, ValueError, AttributeError, RecursionError, OverflowError) as error:
         if isinstance(error, ConfigError):
