@@ -88,7 +88,10 @@ def cluster(tmp_path_factory):
 
 
 def test_one_core_two_cores_and_a_cluster_write_the_same_bytes(cluster, session, corpus, tmp_path):
-    local = config_for(corpus, tmp_path / "local2", encode__append_eos=True)
+    # Sampled by seed, epoch and document id; the runs begin with the words of their own tables, this one with none.
+    local = config_for(
+        corpus, tmp_path / "local2", encode__append_eos=True, encode__sampling={"dropout": 0.1, "seed": 5}
+    )
     run_stages(session, local)
     path = tmp_path / "job.yaml"
     job = {
@@ -96,7 +99,7 @@ def test_one_core_two_cores_and_a_cluster_write_the_same_bytes(cluster, session,
         "id_column": "id",
         "group_column": "lang",
         "train": {"vocab_size": 400},
-        "encode": {"append_eos": True, "shard_size": "1MiB"},
+        "encode": {"append_eos": True, "shard_size": "1MiB", "sampling": {"dropout": 0.1, "seed": 5}},
         "count": {"task_size": "1MiB", "memory_per_task": "1MiB"},
     }
     path.write_text(json.dumps(job))
@@ -109,6 +112,7 @@ def test_one_core_two_cores_and_a_cluster_write_the_same_bytes(cluster, session,
     assert all(line.startswith("shardpiece: ") for line in done.stderr.splitlines()), done.stderr
 
     expected = contents(tmp_path / "local2")
+    assert json.loads(expected["shards/manifest.json"])["sampling"]["dropout"] == 0.1
     table = shardpiece.WordTable.read(str(tmp_path / "local2" / "words")).table.combine_chunks()
     for run in ("cluster", "local1"):
         files = contents(tmp_path / run)

@@ -2,18 +2,24 @@
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import shardpiece
+from shardpiece.corpus.sources import list_files
+from shardpiece.corpus.splits import Columns, plan_input
 from shardpiece.errors import ConfigError, FormatError, ShardpieceError
-from shardpiece.pipeline.encode_task import WorkerTokenizer, chunks
+from shardpiece.pipeline.encode_task import STATISTICS, EncodeTask, Encoding, WorkerTokenizer, chunks
+from shardpiece.pipeline.tasks import Counters
 from shardpiece.pipeline.warm_words import _Candidates, warm_words
+from shardpiece.shards.plan import plan_shards
 from shardpiece.shards.token_buffer import TokenBuffer
 from shardpiece.storage import pretty_json
 from shardpiece.text.documents import Documents
 from shardpiece.tokenizer import packed
+from shardpiece.tokenizer.sampling import Sampling, document_keys
 from shardpiece.words import table as words
-from tests.conftest import TEXTS
+from tests.conftest import TEXTS, corpus_rows, write_corpus
 
 CORPUS = [text or "" for text in TEXTS]
 
@@ -61,8 +67,6 @@ def test_an_id_outside_the_vocabulary_is_never_taken(bad):
 
 def write_table(directory, rows: list[list[tuple[bytes, str, int]]], engine) -> str:
     """A word table of such parts on disk."""
-    import pyarrow.parquet as pq
-
     directory.mkdir()
     files = []
     for i, part in enumerate(rows):
@@ -142,3 +146,36 @@ def test_a_table_that_does_not_fit_is_an_error_only_when_it_was_named(tmp_path, 
         warm_words(other, tokenizer, 1 << 20, required=True)
     with pytest.raises(FormatError, match="no word table here"):
         warm_words(str(tmp_path / "none"), tokenizer, 1 << 20, required=True)
+
+
+def test_sampled_ids_depend_on_the_document_alone(tmp_path, tokenizer):
+    """Whatever the batches, chunks and columns read with it, a document has the ids of its own key."""
+
+    class Value:
+        def __init__(self, value=None):
+            self.value = value
+
+        def add(self, _):
+            pass
+
+    sampling = Sampling(dropout=0.3, seed=9, epoch=2)
+    worker = WorkerTokenizer(packed.pack(tokenizer), None, 1 << 20)
+    rows = corpus_rows(2)
+    expected = {}
+    for row in rows:
+        keys = document_keys([row["id"]], sampling)
+        documents = Documents.from_strings([row["text"] or ""])
+        expected[row["id"]] = tokenizer.encode_documents(documents, "text", sampling, keys)[0].tolist()
+    plain = [tokenizer.encode(row["text"] or "") for row in rows]
+    assert [expected[row["id"]] for row in rows] != plain
+    columns = Columns("text", "id")
+    for size in (3, 100):
+        corpus = write_corpus(tmp_path / str(size), rows, files=1, row_group_size=size)
+        shards = plan_shards(plan_input(list_files([str(corpus)]), columns).splits, 1 << 30)
+        task = EncodeTask(Value(shards), columns, "replace", str(tmp_path), "k", "parquet",
+                          Encoding("text", (), (), True, sampling), Value(worker), worker.key, Counters(*[Value()] * 4))  # fmt: skip
+        got = {}
+        for batch in task._batches(shards[0], worker.without_words(), dict.fromkeys(STATISTICS, 0)):
+            for i, name in enumerate(batch.ids.to_pylist()):
+                got[name] = batch.tokens[batch.offsets[i] : batch.offsets[i + 1]].tolist()
+        assert got == expected

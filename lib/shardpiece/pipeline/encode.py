@@ -68,7 +68,7 @@ def encode(session: Callable[[], SparkSession], config: JobConfig, words: str | 
         return _report(finished, 0.0, skipped=True)
     OUTPUT.check(output, config.input, plan.files)
     worker = WorkerTokenizer(packed.pack(tokenizer), _words(settings, tokenizer, words), int(settings.cache_bytes))
-    prepare_encoding(worker.without_words(), shard_dtype(settings.format, tokenizer.vocab_size))
+    prepare_encoding(worker.without_words(), shard_dtype(settings.format, tokenizer.vocab_size), sampling)
     spark = session()
     OUTPUT.start(output, key, resume=True)
 

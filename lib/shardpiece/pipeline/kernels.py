@@ -14,6 +14,7 @@ from shardpiece.pipeline.progress import log
 from shardpiece.shards.token_buffer import TokenBuffer
 from shardpiece.text.documents import Documents
 from shardpiece.text.engine import TextEngine
+from shardpiece.tokenizer.sampling import Sampling
 from shardpiece.tokenizer.tokenizer import Tokenizer
 from shardpiece.train_config import TrainConfig
 from shardpiece.training import trainers
@@ -45,15 +46,18 @@ def prepare_kernels(engine: TextEngine) -> None:
         log(f"compiled in {seconds:.0f} s, cached in {CACHE_DIRECTORY}")
 
 
-def prepare_encoding(tokenizer: Tokenizer, dtype: np.dtype) -> None:
+def prepare_encoding(tokenizer: Tokenizer, dtype: np.dtype, sampling: Sampling | None) -> None:
     """``prepare_kernels`` for a tokenizer and shards whose ids are of ``dtype``: its encoder and the copying of ids too."""
     prepare_kernels(tokenizer.engine)
-    done = Path(CACHE_DIRECTORY) / f"compiled-encode-{tokenizer.fingerprint[:32]}-{dtype.name}"
+    kind = dtype.name + ("" if sampling is None else "-sampled")
+    done = Path(CACHE_DIRECTORY) / f"compiled-encode-{tokenizer.fingerprint[:32]}-{kind}"
     if done.exists():
         return
     began = time.monotonic()
     documents = Documents.from_strings([_SAMPLE[:60], ""])
     with suppress(ShardpieceError):  # a sample that it has no tokens for
+        if sampling is not None:
+            tokenizer.encode_documents(documents, sampling=sampling)
         tokens, offsets = tokenizer.encode_documents(documents)
         buffer = TokenBuffer(dtype, tokenizer.vocab_size, (), (), True, len(documents), documents.size)
         buffer.add(tokens, offsets, documents.offsets)
