@@ -135,7 +135,13 @@ class AddedTokenCutter:
         """The pieces between tokens, normalized; the ``tokens`` of this cut are ids. ``special``: whether special tokens
         are tokens; with ``refuse``, one raises DocumentError."""
         first = self.cut_plain(documents, special, refuse)
-        second = self.cut_between(first.pieces, special, refuse, first.owners)
+        pieces = first.pieces
+        if self._normalizer is not None:
+            try:
+                pieces = self._normalizer.normalize(pieces)
+            except DocumentError as error:
+                raise DocumentError(int(first.owners[error.index]), error.problem) from None
+        second = self.cut_normalized(pieces, special, refuse, first.owners)
         ids = np.where(second.tokens < 0, first.tokens[second.owners], second.tokens)
         return Cut(second.pieces, first.owners[second.owners], ids)
 
@@ -146,16 +152,11 @@ class AddedTokenCutter:
             self._plain.refuse(cut, documents)
         return Cut(cut.pieces, cut.owners, self._plain.ids_behind(cut))
 
-    def cut_between(
+    def cut_normalized(
         self, pieces: Documents, special: bool, refuse: bool = False, owners: np.ndarray | None = None
     ) -> Cut:
-        """The pieces of such a cut, normalized, cut at the other tokens. ``owners``: the document each one is of."""
-        if self._normalizer is not None:
-            try:
-                pieces = self._normalizer.normalize(pieces)
-            except DocumentError as error:
-                index = error.index if owners is None else int(owners[error.index])
-                raise DocumentError(index, error.problem) from None
+        """The pieces of such a cut, once they are normalized, cut at the other tokens. ``owners``: the document each one is
+        of."""
         if not self._normal.tokens:
             return Cut(pieces, np.arange(len(pieces)), np.full(len(pieces), -1))
         cut = self._normal.cut(pieces, special)

@@ -21,7 +21,9 @@ from shardpiece.tokenizer.raw_word_kernels import (
     CURSOR,
     DONE,
     ENDED,
+    KNOWN,
     LONGEST,
+    MARKED,
     MOST,
     PLACE,
     ROOM,
@@ -47,7 +49,6 @@ from shardpiece.tokenizer.word_cache_kernels import (
     ring_place,
 )
 
-KNOWN = 7  # of cursor: whether the piece is in the cache, only not to be trusted here
 AT_ONCE = 160
 """Bytes of a normalized piece that is segmented as a whole."""
 
@@ -157,7 +158,7 @@ def recall_pieces(
         j += 1
     cursor[AT] = at
     cursor[ENDED] = d
-    cursor[KNOWN] = known
+    cursor[KNOWN] = known  # in the cache, only not to be trusted here
     sums[0] = total
     return j
 
@@ -263,7 +264,7 @@ def segment_piece(
 
 @kernel
 def encode_documents(
-    data, offsets, lines, units, targets, symbols, plain, pages, begins, nodes, weights, ids, wide_scores, scores, lengths,
+    data, offsets, lines, safe, units, targets, symbols, plain, pages, begins, nodes, weights, ids, wide_scores, scores, lengths,
     unknown_score, unk_id, byte_ids, pairs, joins, mark_joins, limits, short, long, segment_state, short_table, long_table,
     ring_bytes, ring_tokens, ring_scores, state, token_ends,
 ):  # fmt: skip
@@ -273,6 +274,7 @@ def encode_documents(
     starts = np.empty(ROOM, np.int64)
     stops = np.empty(ROOM, np.int64)
     owners = np.empty(ROOM, np.int64)
+    kinds = np.empty(ROOM, np.uint8)
     lows = np.empty(ROOM, np.uint64)
     highs = np.empty(ROOM, np.uint64)
     buckets = np.empty(ROOM, np.int64)
@@ -290,8 +292,8 @@ def encode_documents(
     out = np.empty(np.int64(offsets[len(offsets) - 1]) - np.int64(offsets[0]) + ROOM * MOST, np.int32)
     while cursor[DONE] == 0:
         count = cut_block(
-            data, offsets, cursor, True, lines, starts, stops, owners, lows, highs, buckets, short_table, long_table
-        )
+            data, offsets, cursor, True, lines, safe, starts, stops, owners, kinds, lows, highs, buckets, short_table, long_table
+        )  # fmt: skip
         if cursor[AT] + ROOM * MOST > len(out):
             grown = np.empty(2 * len(out), np.int32)
             grown[: cursor[AT]] = out[: cursor[AT]]
@@ -306,8 +308,9 @@ def encode_documents(
                 break
             bounds[0] = starts[j]
             bounds[1] = stops[j]
+            marked = kinds[j] & MARKED != 0
             text, _ = sentencepiece_documents(
-                data, bounds, units, targets, symbols, plain, pages, begins, True, False, True, True
+                data, bounds, units, targets, symbols, plain, pages, begins, marked, False, True, True
             )
             n = np.int64(len(text))
             if cursor[AT] + n + ROOM * MOST > len(out):

@@ -5,9 +5,14 @@ Pieces come in blocks: first all keys of a block are made and their places in th
 so that the cache's lines have come by then. Tables, rings and ``state``: see ``word_cache_kernels``.
 
 ``data`` (uint8), ``offsets`` (int64): the documents. ``squeeze``: pieces are what stands between spaces (and, with ``lines``,
-tabs and line feeds), else they begin with a run of spaces (or a line feed), the first of which is no part of their key, and
-the first piece of a document, which may be empty, with the document. ``cursor``: int64 [CURSOR], all zeros but PLACE,
-offsets[0]. A document that holds ▁ is one piece, WHOLE, which is not looked up.
+tabs and line feeds), else they begin with a run of spaces (or, with ``lines``, a line feed), the first of which is left out,
+and the first piece of a document, which may be empty, with the document. These pieces are MARKED: ▁ is in front of what they
+become. They are cut further before or behind ASCII letters, where ``safe`` (bool [128 * 128]) says so of the characters
+before and behind; what is behind such a place, or begins with a line feed, is not marked. ``cursor``: int64 [CURSOR], all
+zeros but PLACE, offsets[0]. A document that holds ▁ is one piece, WHOLE, which is not looked up.
+
+Keys are those of words there, but that short ones have at most SHORT bytes, and the byte behind says whether the piece is marked;
+so does the lowest bit of a hash.
 """
 
 import numpy as np
@@ -16,7 +21,6 @@ from shardpiece.intrinsics import get, mask_of_range, prefetch, put, store64, tr
 from shardpiece.kernel_cache import kernel, plain_kernel
 from shardpiece.tokenizer.word_cache_kernels import (
     NO_BUCKET,
-    SHORT,
     copy_tokens,
     keep_long,
     keep_short,
@@ -28,6 +32,7 @@ from shardpiece.tokenizer.word_cache_kernels import (
 )
 
 BLOCK = 512
+SHORT = 14
 # Of 64 bytes each may begin a piece, and one may end behind them.
 ROOM = BLOCK + 66
 LONGEST = 64
@@ -37,12 +42,14 @@ MOST = 128
 EMPTY = NO_BUCKET + 1
 WHOLE = NO_BUCKET + 2
 
-DOCUMENT, PLACE, START, CARRY, AT, ENDED, DONE = range(7)
-CURSOR = 8
+DOCUMENT, PLACE, START, CARRY, LETTER, BEHIND, AT, ENDED, DONE, KNOWN = range(10)
+CURSOR = 10
+MARKED, IS_WHOLE = 1, 2
 
 _ONE = np.uint64(1)
 _ZERO = np.uint64(0)
-_4, _60, _63 = np.uint64(4), np.uint64(60), np.uint64(63)
+_4, _48, _60, _63 = np.uint64(4), np.uint64(48), np.uint64(60), np.uint64(63)
+_BIT_1 = np.uint64(2)
 _NEWLINE = np.uint8(0x0A)
 
 
@@ -66,24 +73,38 @@ def has_mark(data, start, end):
 
 
 @plain_kernel
-def prepare(data, start, stop, d, j, starts, stops, owners, lows, highs, buckets, short_table, long_table):
+def key_of_short(data, start, n, marked):
+    lo, hi = short_key(data, start, n)
+    return lo, hi | (np.uint64(marked) << _48)
+
+
+@plain_kernel
+def key_of_long(data, start, stop, marked):
+    return ((long_hash(data, start, stop) | _BIT_1) & ~_ONE) | np.uint64(marked)
+
+
+@plain_kernel
+def prepare(
+    data, start, stop, marked, d, j, starts, stops, owners, kinds, lows, highs, buckets, short_table, long_table
+):
     """Piece j of the block: data[start:stop] of document d, its key, and its bucket, which is asked for. Returns j + 1."""
     put(starts, j, start)
     put(stops, j, stop)
     put(owners, j, d)
+    put(kinds, j, np.uint8(marked))
     n = stop - start
     if n <= SHORT:
         if n == 0:
             put(buckets, j, EMPTY)
         else:
-            lo, hi = short_key(data, start, n)
+            lo, hi = key_of_short(data, start, n, marked)
             bucket = short_bucket(lo, hi, short_table)
             put(lows, j, lo)
             put(highs, j, hi)
             put(buckets, j, bucket)
             prefetch(short_table, bucket)
     elif n <= LONGEST:
-        h = long_hash(data, start, stop)
+        h = key_of_long(data, start, stop, marked)
         bucket = long_bucket(h, long_table)
         put(lows, j, h)
         put(buckets, j, ~bucket)
@@ -94,15 +115,24 @@ def prepare(data, start, stop, d, j, starts, stops, owners, lows, highs, buckets
 
 
 @plain_kernel
+def is_safe(data, k, end, safe):
+    """Whether data may be cut before k: what follows on the character there is ASCII too."""
+    a, b = np.int64(get(data, k - 1)), np.int64(get(data, k))
+    return (a | b) < 0x80 and safe[(a << 7) | b] and (k + 1 == end or get(data, k + 1) < 0x80)
+
+
+@plain_kernel
 def cut_block(
-    data, offsets, cursor, squeeze, lines, starts, stops, owners, lows, highs, buckets, short_table, long_table
-):
+    data, offsets, cursor, squeeze, lines, safe, starts, stops, owners, kinds, lows, highs, buckets, short_table, long_table
+):  # fmt: skip
     """Prepare the next pieces, about BLOCK of them; returns how many, less only at the end of the last document."""
     n_documents = np.int64(len(offsets)) - 1
     d = cursor[DOCUMENT]
     i = cursor[PLACE]
     start = cursor[START]
     carry = np.uint64(cursor[CARRY])
+    letter = np.uint64(cursor[LETTER])
+    marked = np.int64(1) - cursor[BEHIND]
     first_break = np.uint8(9) if squeeze else _NEWLINE
     breaks = np.uint8(2) if squeeze else np.uint8(1)
     if not lines:
@@ -113,7 +143,9 @@ def cut_block(
         begins = i == offsets[d]
         if begins:
             carry = _ZERO
+            letter = _ZERO
             start = np.int64(-1)
+            marked = np.int64(1)
             if i == end:
                 d += 1
                 continue
@@ -121,6 +153,7 @@ def cut_block(
                 put(starts, j, i)
                 put(stops, j, end)
                 put(owners, j, d)
+                put(kinds, j, np.uint8(MARKED | IS_WHOLE))
                 put(buckets, j, WHOLE)
                 j += 1
                 d += 1
@@ -132,60 +165,84 @@ def cut_block(
         if i + 64 <= len(data):
             spaces = mask_of_range(data, i, np.uint8(0), np.uint8(0x20), np.uint8(1))
             broken = mask_of_range(data, i, np.uint8(0), first_break, breaks)
+            letters = mask_of_range(data, i, np.uint8(0x20), np.uint8(0x61), np.uint8(26))
         else:
             spaces = _ZERO
             broken = _ZERO
+            letters = _ZERO
             for k in range(width):
                 b = data[i + k]
+                bit = _ONE << np.uint64(k)
                 if b == 0x20:
-                    spaces |= _ONE << np.uint64(k)
+                    spaces |= bit
                 elif np.uint8(b - first_break) < breaks:
-                    broken |= _ONE << np.uint64(k)
+                    broken |= bit
+                elif np.uint8((b | 0x20) - 0x61) < 26:
+                    letters |= bit
         valid = ~_ZERO if width == 64 else (_ONE << np.uint64(width)) - _ONE
+        # ``carry``: whether there is a character of a word before, and ``letter``, a letter.
+        inside = ~(spaces | broken) if squeeze else ~spaces
+        inside &= valid
+        behind = (inside << _ONE) | carry
+        cuts = (letters ^ ((letters << _ONE) | letter)) & inside & behind
+        carry = inside >> _63
+        letter = letters >> _63
         if squeeze:
-            inside = ~(spaces | broken) & valid
-            edges = (inside ^ ((inside << _ONE) | carry)) & valid
-            carry = inside >> _63
-            while edges != _ZERO:
-                k = i + trailing_zeros(edges)
-                edges &= edges - _ONE
+            edges = (inside ^ behind) & valid
+            both = edges | cuts
+            while both != _ZERO:
+                bit = both & (~both + _ONE)
+                k = i + trailing_zeros(both)
+                both ^= bit
                 if start < 0:
                     start = k
-                else:
-                    j = prepare(
-                        data, start, k, d, j, starts, stops, owners, lows, highs, buckets, short_table, long_table
-                    )
-                    start = np.int64(-1)
+                    marked = np.int64(1)
+                    continue
+                if not edges & bit and not is_safe(data, k, end, safe):
+                    continue
+                j = prepare(
+                    data, start, k, marked, d, j, starts, stops, owners, kinds, lows, highs, buckets, short_table, long_table
+                )  # fmt: skip
+                start = np.int64(-1) if edges & bit else k
+                marked = np.int64(0)
         else:
-            spaces &= valid
-            edges = (spaces & ~((spaces << _ONE) | carry)) | (broken & valid)
-            carry = spaces >> _63
+            edges = (spaces & behind) | broken
+            edges &= valid
             if begins:
-                edges &= ~(spaces & _ONE)
-            while edges != _ZERO:
-                k = i + trailing_zeros(edges)
-                edges &= edges - _ONE
-                j = prepare(data, start, k, d, j, starts, stops, owners, lows, highs, buckets, short_table, long_table)
-                start = k + np.int64(get(data, k) == 0x20)
+                edges |= broken & _ONE
+            both = edges | cuts
+            while both != _ZERO:
+                bit = both & (~both + _ONE)
+                k = i + trailing_zeros(both)
+                both ^= bit
+                if not edges & bit and not is_safe(data, k, end, safe):
+                    continue
+                j = prepare(
+                    data, start, k, marked, d, j, starts, stops, owners, kinds, lows, highs, buckets, short_table, long_table
+                )  # fmt: skip
+                marked = np.int64(get(data, k) == 0x20)
+                start = k + marked
         i += width
         if i == end:
             if start >= 0:
                 j = prepare(
-                    data, start, end, d, j, starts, stops, owners, lows, highs, buckets, short_table, long_table
-                )
+                    data, start, end, marked, d, j, starts, stops, owners, kinds, lows, highs, buckets, short_table, long_table
+                )  # fmt: skip
             d += 1
     cursor[DOCUMENT] = d
     cursor[PLACE] = i
     cursor[START] = start
     cursor[CARRY] = np.int64(carry)
+    cursor[LETTER] = np.int64(letter)
+    cursor[BEHIND] = np.int64(1) - marked
     cursor[DONE] = np.int64(d == n_documents)
     return j
 
 
 @plain_kernel
 def recall_block(
-    count, data, cursor, starts, stops, owners, lows, highs, buckets, short_table, long_table, ring_bytes, ring_tokens, state,
-    mark, out, token_ends, hole_ends, holes, n_holes,
+    count, data, cursor, starts, stops, owners, kinds, lows, highs, buckets, short_table, long_table, ring_bytes, ring_tokens,
+    state, mark, out, token_ends, hole_ends, holes, n_holes,
 ):  # fmt: skip
     """Write the tokens of ``count`` prepared pieces that are there; the others become holes. Returns the number of holes."""
     at = cursor[AT]
@@ -231,7 +288,7 @@ def recall_block(
         holes[0, n_holes] = starts[j]
         holes[1, n_holes] = stops[j]
         holes[2, n_holes] = at
-        holes[3, n_holes] = np.int64(buckets[j] == WHOLE)
+        holes[3, n_holes] = np.int64(kinds[j])
         n_holes += 1
     cursor[AT] = at
     cursor[ENDED] = d
@@ -240,16 +297,17 @@ def recall_block(
 
 @kernel
 def recall_round(
-    data, offsets, cursor, squeeze, lines, short_table, long_table, ring_bytes, ring_tokens, state, mark, most_missing, out,
-    token_ends, hole_ends, holes,
+    data, offsets, cursor, squeeze, lines, safe, short_table, long_table, ring_bytes, ring_tokens, state, mark, most_missing,
+    out, token_ends, hole_ends, holes,
 ):  # fmt: skip
     """Go on from ``cursor`` until the pieces that are not there have ``most_missing`` bytes, or are as many as ``holes`` (int64
-    [4, n]: start, stop, place in ``out``, whether WHOLE) has room for, or ``out`` is full: it must have room for ROOM * MOST
+    [4, n]: start, stop, place in ``out``, MARKED and IS_WHOLE) has room for, or ``out`` is full: it must have room for ROOM * MOST
     tokens. ``token_ends``, ``hole_ends``: int64 [documents], the tokens and the holes of this round before the end of each
     document that ended. ``mark``: int32, the tokens of an empty piece. Returns the number of holes."""
     starts = np.empty(ROOM, np.int64)
     stops = np.empty(ROOM, np.int64)
     owners = np.empty(ROOM, np.int64)
+    kinds = np.empty(ROOM, np.uint8)
     lows = np.empty(ROOM, np.uint64)
     highs = np.empty(ROOM, np.uint64)
     buckets = np.empty(ROOM, np.int64)
@@ -263,12 +321,13 @@ def recall_round(
         and cursor[AT] + ROOM * MOST <= len(out)
     ):
         count = cut_block(
-            data, offsets, cursor, squeeze, lines, starts, stops, owners, lows, highs, buckets, short_table, long_table
-        )
+            data, offsets, cursor, squeeze, lines, safe, starts, stops, owners, kinds, lows, highs, buckets, short_table,
+            long_table,
+        )  # fmt: skip
         before = n_holes
         n_holes = recall_block(
-            count, data, cursor, starts, stops, owners, lows, highs, buckets, short_table, long_table, ring_bytes, ring_tokens,
-            state, mark, out, token_ends, hole_ends, holes, n_holes,
+            count, data, cursor, starts, stops, owners, kinds, lows, highs, buckets, short_table, long_table, ring_bytes,
+            ring_tokens, state, mark, out, token_ends, hole_ends, holes, n_holes,
         )  # fmt: skip
         for h in range(before, n_holes):
             missing += holes[1, h] - holes[0, h]
@@ -282,13 +341,12 @@ def recall_round(
 
 @kernel
 def fill_holes(
-    data, squeeze, out, n_out, holes, n_holes, tokens, borders, n_mark, first, base, token_ends, hole_ends, cursor,
-    short_table, long_table, ring_bytes, ring_tokens, state, target,
+    data, out, n_out, holes, n_holes, tokens, borders, first, base, token_ends, hole_ends, cursor, short_table, long_table,
+    ring_bytes, ring_tokens, state, target,
 ):  # fmt: skip
     """Put the tokens of holes, tokens[borders[h]:borders[h + 1]], between those of ``out`` into ``target``, which has room for
-    all, and enter them. Where a piece that is not squeezed begins with a line feed, the first ``n_mark`` are those of the ▁
-    in front of it, which are left out. ``first``: the first document that ended in this round; ``base``: tokens of the rounds
-    before. Returns the number of tokens."""
+    all, and enter them. ``first``: the first document that ended in this round; ``base``: tokens of the rounds before. Returns
+    the number of tokens."""
     at = np.int64(0)
     done = np.int64(0)
     d = np.int64(first)
@@ -306,20 +364,34 @@ def fill_holes(
         start, stop = holes[0, h], holes[1, h]
         a = np.int64(borders[h])
         b = np.int64(borders[h + 1])
-        whole = holes[3, h] != 0
-        if not whole and not squeeze and data[start] == _NEWLINE:
-            a += n_mark
         n = b - a
         for k in range(n):
             put(target, at + k, get(tokens, a + k))
-        if not whole and n <= MOST:
+        kind = holes[3, h]
+        if not kind & IS_WHOLE and n <= MOST:
+            marked = kind & MARKED
             if stop - start <= SHORT:
-                lo, hi = short_key(data, start, stop - start)
+                lo, hi = key_of_short(data, start, stop - start, marked)
                 keep_short(lo, hi, short_bucket(lo, hi, short_table), target, at, n, short_table, ring_tokens, state)
             elif stop - start <= LONGEST:
-                x = long_hash(data, start, stop)
+                x = key_of_long(data, start, stop, marked)
                 keep_long(
                     x, long_bucket(x, long_table), data, start, stop, target, at, n, long_table, ring_bytes, ring_tokens, state
                 )  # fmt: skip
         at += n
     return at
+
+
+@kernel
+def without_marks(data, offsets, kinds, out, new_offsets):
+    """Copy texts but for the ▁ at the beginning of those that are not MARKED. ``new_offsets``: int64, the first one is 0."""
+    at = np.int64(0)
+    for d in range(len(offsets) - 1):
+        i = np.int64(offsets[d])
+        end = np.int64(offsets[d + 1])
+        if not kinds[d] & MARKED and i + 3 <= end and data[i] == 0xE2 and data[i + 1] == 0x96 and data[i + 2] == 0x81:
+            i += 3
+        for k in range(i, end):
+            put(out, at, get(data, k))
+            at += 1
+        new_offsets[d + 1] = at

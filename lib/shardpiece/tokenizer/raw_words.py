@@ -19,7 +19,7 @@ piece but the first is, without its first space, a document with a prefix. A spa
 they are and are part of no piece of the model but one of their own, nothing joins them with anything: one begins a piece
 too, which is what it is as a document without the ▁ in front.
 
-Either way every piece begins with ▁ (or line feed) and none ends with ▁, if the document has no ▁ and no target has one (or, kept, a
+Either way every piece begins with ▁ and none ends with ▁, if the document has no ▁ and no target has one (or, kept, a
 space): the pre-tokenizer, which cuts before ▁ or a run of them, cuts there, and no piece of the model crosses. A document with
 ▁ is encoded as a whole. Added tokens that are searched in normalized text must hold neither ▁ nor white space. What a
 model does in a word depends on that word alone, but for Unigram models that add up float32 along a document: these have
@@ -29,10 +29,10 @@ begins with ▁: that must be a piece, or be spelled in bytes.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
-from shardpiece.errors import DocumentError
 from shardpiece.kernel_cache import read_only
 from shardpiece.text.documents import Documents, Words
 from shardpiece.text.engine import TextEngine
@@ -58,10 +58,11 @@ Encode = Callable[[Documents], tuple[np.ndarray, np.ndarray]]
 
 @dataclass(frozen=True)
 class _Plan:
-    """``squeeze``, ``lines``: see ``raw_word_kernels``."""
+    """``squeeze``, ``lines``, ``safe``: see ``raw_word_kernels``."""
 
     squeeze: bool
     lines: bool
+    safe: np.ndarray
 
 
 def _cuts(engine: TextEngine) -> str | None:
@@ -95,22 +96,49 @@ def _plan(engine: TextEngine, model: Model, texts: tuple[str, ...]) -> _Plan | N
         or (b"  \0" if squeeze else b" ") in targets
     ):
         return None
+    plain = charsmap.plain(alone=False)
     if squeeze:
-        plain = charsmap.plain(alone=False)
         lines = all(plain[c] == _SPACE and not (later[c] or goes_on[c]) for c in b"\t\n")
         lines = lines and not any(c in text for text in symbols for c in "\t\n")
     else:
         joined = any(b"\n" in piece and piece != b"\n" for piece in model.vocab if piece is not None)
         spelled = b"\n" in model.vocab or getattr(model, "byte_fallback", False)
         lines = spelled and not (joined or begins[0x0A] or later[0x0A] or any("\n" in text for text in symbols))
-    return _Plan(squeeze, lines)
+    kept = [c for c in range(0x21, 0x7F) if plain[c] == c and not later[c]]
+    if lines and not squeeze:
+        kept.append(0x0A)
+    return _Plan(squeeze, lines, _safe(model, kept, [text.encode() for text in (*texts, *symbols)]))
+
+
+def _safe(model: Model, kept: list[int], symbols: list[bytes]) -> np.ndarray:
+    """bool [128 * 128]: whether text may be cut between two ASCII characters among ``kept``, which the normalizer leaves as
+    they are before ASCII: nothing has them next to each other, and a run of unknown characters does not go on there."""
+    vocab = model.vocab
+    joined = np.zeros((128, 128), bool)
+    both = (vocab.data[:-1] | vocab.data[1:]) < 0x80
+    both[vocab.offsets[1:-1][(vocab.offsets[1:-1] > 0) & (vocab.offsets[1:-1] < len(vocab.data))] - 1] = False
+    at = np.flatnonzero(both)
+    joined[vocab.data[at], vocab.data[at + 1]] = True
+    for symbol in symbols:
+        for a, b in pairwise(symbol):
+            if a < 0x80 and b < 0x80:
+                joined[a, b] = True
+    spelled = model.byte_ids is not None and len(model.byte_ids) == 256 and bool((model.byte_ids >= 0).all())
+    matched = getattr(model, "matched", vocab.present)
+    known = np.zeros(128, bool)
+    for c in kept:
+        i = vocab.ids.get(bytes([c]))
+        known[c] = spelled or (i is not None and bool(matched[i]))
+    safe = np.zeros((128, 128), bool)
+    safe[np.ix_(kept, kept)] = True
+    return read_only((safe & ~joined & (known[:, None] | known[None, :])).reshape(-1))
 
 
 class RawWordEncoder:
     """Encodes documents of one tokenizer with a cache of about ``cache_bytes``. One per thread."""
 
     def __init__(self, plan: _Plan, engine: TextEngine, model: Model, encoder: Encoder, cache_bytes: int):
-        self._plan, self._encoder = plan, encoder
+        self._plan, self._engine, self._encoder = plan, engine, encoder
         self._cache = WordCache(cache_bytes)
         self._narrow = getattr(model, "arithmetic", None) == NARROW
         if self._narrow:
@@ -141,14 +169,17 @@ class RawWordEncoder:
             return None
         return cls(plan, engine, model, encoder, cache_bytes)
 
-    def encode(self, documents: Documents, long_way: Encode) -> tuple[np.ndarray, np.ndarray]:
-        """(tokens int32, offsets int64 [documents + 1]). ``long_way``: encodes documents without this."""
-        try:
-            return self._encode_narrow(documents, long_way) if self._narrow else self._encode(documents, long_way)
-        except DocumentError:
-            return long_way(documents)  # which says the document, and not the piece
+    def encode(self, documents: Documents, encode_normalized: Encode | None = None) -> tuple[np.ndarray, np.ndarray]:
+        """(tokens int32, offsets int64 [documents + 1]). ``encode_normalized``: encodes normalized documents, if there is more
+        to it than words of the pre-tokenizer, to which each document is the beginning of a text."""
+        if self._narrow:
+            return self._encode_narrow(documents)
+        return self._encode(documents, encode_normalized or self._encode_normalized)
 
-    def _encode(self, documents: Documents, long_way: Encode) -> tuple[np.ndarray, np.ndarray]:
+    def _encode_normalized(self, documents: Documents) -> tuple[np.ndarray, np.ndarray]:
+        return self._encoder.encode(self._engine.pretokenizer.split(documents))
+
+    def _encode(self, documents: Documents, encode_normalized: Encode) -> tuple[np.ndarray, np.ndarray]:
         plan, cache = self._plan, self._cache
         tables = cache.short_table, cache.long_table, cache.ring_bytes, cache.ring_tokens, cache.state
         data, borders = read_only(documents.data), read_only(documents.offsets)
@@ -163,32 +194,41 @@ class RawWordEncoder:
         while not cursor[k.DONE]:
             first = int(cursor[k.ENDED])
             n_holes = k.recall_round(
-                data, borders, cursor, plan.squeeze, plan.lines, *tables, self._mark, _MOST_MISSING, out, offsets[1:],
-                hole_ends, holes,
+                data, borders, cursor, plan.squeeze, plan.lines, plan.safe, *tables, self._mark, _MOST_MISSING, out,
+                offsets[1:], hole_ends, holes,
             )  # fmt: skip
             tokens, ends = np.empty(0, np.int32), np.zeros(1, np.int64)
             if n_holes:
-                missing = _gathered(data, holes[0, :n_holes].copy(), holes[1, :n_holes].copy())
-                tokens, ends = long_way(missing)
+                starts, stops, _, kinds = (row.copy() for row in holes[:, :n_holes])
+                tokens, ends = encode_normalized(self._normalized(data, starts, stops, kinds))
             target = np.empty(int(cursor[k.AT]) + len(tokens) + 4, np.int32)
             m = k.fill_holes(
-                data, plan.squeeze, out, cursor[k.AT], holes, n_holes, tokens, ends, len(self._mark), first, base,
-                offsets[1:], hole_ends, cursor, *tables, target,
+                data, out, cursor[k.AT], holes, n_holes, tokens, ends, first, base, offsets[1:], hole_ends, cursor, *tables,
+                target,
             )  # fmt: skip
             parts.append(target[:m])
             base += m
         return parts[0] if len(parts) == 1 else np.concatenate([*parts, np.empty(0, np.int32)]), offsets
 
-    def _encode_narrow(self, documents: Documents, long_way: Encode) -> tuple[np.ndarray, np.ndarray]:
+    def _normalized(self, data: np.ndarray, starts: np.ndarray, stops: np.ndarray, kinds: np.ndarray) -> Documents:
+        """The pieces as documents."""
+        raw, offsets = np.empty(int((stops - starts).sum()), np.uint8), np.zeros(len(starts) + 1, np.int64)
+        copy_pieces(data, starts, stops, raw, offsets)
+        pieces = self._engine.normalizer.normalize(Documents(read_only(raw), read_only(offsets)))
+        out, offsets = np.empty(pieces.size, np.uint8), np.zeros(len(starts) + 1, np.int64)
+        k.without_marks(pieces.data, pieces.offsets, kinds, out, offsets)
+        return Documents(read_only(out[: offsets[-1]]), read_only(offsets))
+
+    def _encode_narrow(self, documents: Documents) -> tuple[np.ndarray, np.ndarray]:
         cache = self._cache
         offsets = np.zeros(len(documents) + 1, np.int64)
         tokens = unigram_kernels.encode_documents(
-            read_only(documents.data), read_only(documents.offsets), self._plan.lines, *self._normalizer,
+            read_only(documents.data), read_only(documents.offsets), self._plan.lines, self._plan.safe, *self._normalizer,
             *self._encoder.narrow_tables, cache.short_table, cache.long_table, cache.ring_bytes, cache.ring_tokens,
             self._ring_scores, cache.state, offsets[1:],
         )  # fmt: skip
         if len(tokens) == 1 and tokens[0] < 0:
-            return long_way(documents)  # which says what it has no token for
+            return self._encoder.encode(self._engine.split(documents))  # which says what it has no token for
         return tokens, offsets
 
 
@@ -201,9 +241,3 @@ def _has_borders(model) -> bool:
         return bool((model.byte_ids >= 0).all())
     mark = model.vocab.ids.get(MARK.encode())
     return mark is not None and bool(model.matched[mark])
-
-
-def _gathered(data: np.ndarray, starts: np.ndarray, stops: np.ndarray) -> Documents:
-    out, offsets = np.empty(int((stops - starts).sum()), np.uint8), np.zeros(len(starts) + 1, np.int64)
-    copy_pieces(data, starts, stops, out, offsets)
-    return Documents(read_only(out), read_only(offsets))

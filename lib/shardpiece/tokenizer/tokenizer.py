@@ -200,13 +200,9 @@ class Tokenizer:
         self, documents: Documents, sampling: Sampling | None, keys: np.ndarray | None
     ) -> tuple[np.ndarray, np.ndarray]:
         """Encode documents in which no added tokens are searched."""
-
-        def long_way(documents: Documents) -> tuple[np.ndarray, np.ndarray]:
-            return encode_words(self.model, self.encoder, self.engine.split(documents), sampling, keys)
-
         if (sampling is None or sampling.deterministic) and (raw := self._raw_words) is not None:
-            return raw.encode(documents, long_way)
-        return long_way(documents)
+            return raw.encode(documents)
+        return encode_words(self.model, self.encoder, self.engine.split(documents), sampling, keys)
 
     def _encode_cut(
         self, documents: Documents, in_text: str, sampling: Sampling | None, keys: np.ndarray | None
@@ -216,12 +212,12 @@ class Tokenizer:
         if (sampling is None or sampling.deterministic) and (raw := self._raw_words) is not None:
             cut = cutter.cut_plain(documents, special, refuse)
 
-            def long_way(documents: Documents) -> tuple[np.ndarray, np.ndarray]:
-                pieces = cutter.cut_between(documents, special)
+            def encode_normalized(documents: Documents) -> tuple[np.ndarray, np.ndarray]:
+                pieces = cutter.cut_normalized(documents, special)
                 words = self.engine.pretokenizer.split(pieces.pieces, pieces.at_start)
                 return self._put_between(*self.encoder.encode(words), pieces, len(documents))
 
-            return self._put_between(*raw.encode(cut.pieces, long_way), cut, len(documents))
+            return self._put_between(*raw.encode(cut.pieces, encode_normalized), cut, len(documents))
         cut = cutter.cut(documents, special, refuse)
         try:
             words = self.engine.pretokenizer.split(cut.pieces, cut.at_start)
