@@ -25,7 +25,7 @@ def score_priority(vocabulary: Vocabulary, scores: np.ndarray, merged: np.ndarra
     ids = ids[np.lexsort((vocabulary.offsets[ids] - vocabulary.offsets[ids + 1], -scores[ids]))]
     for at in np.flatnonzero(np.diff(scores[ids]) == 0).tolist():
         a, b = (vocabulary[int(ids[at + i])].decode() for i in (0, 1))
-        if len(a) > 1 and len(b) > 1 and set(a) != set(b[0]) | set(a[0]):
+        if len(a) > 1 and len(b) > 1 and len(set(a + b)) > 1:
             raise FormatError(
                 f"the pieces {a!r} ({ids[at]}) and {b!r} ({ids[at + 1]}) have one score: which merges first depends on the text"
             )
