@@ -28,6 +28,8 @@ bench: $(VENV)/.installed-dev
 	$(BIN)/python -m benchmarks.sentencepiece_bpe
 	$(BIN)/python -m benchmarks.parity
 	$(BIN)/python -m benchmarks.cut
+	$(BIN)/python -m benchmarks.encode
+	$(BIN)/python -m benchmarks.encode_stage
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || \
