@@ -31,6 +31,7 @@ from shardpiece.tokenizer.raw_word_kernels import (
     cut_block,
 )
 from shardpiece.tokenizer.viterbi_kernels import (
+    LIMITS,
     RESET,
     STATE_EXACT,
     STATE_MISSES,
@@ -53,6 +54,9 @@ AT_ONCE = 160
 """Bytes of a normalized piece that is segmented as a whole."""
 
 _ZERO = np.uint64(0)
+_NOTHING = np.float32(0)
+_RESET = np.float32(RESET)
+_LIMITS = LIMITS.astype(np.float32)
 _ID_BITS = np.uint64(27)
 _LOW_27 = np.uint64(0x7FFFFFF)
 _WITHOUT_LEVEL = np.uint64(0xFFFFFFFF07FFFFFF)
@@ -71,31 +75,30 @@ def recall_ring(place, packed, ring_tokens, ring_scores, state, total, out, at):
     n = np.int64(packed & _COUNT)
     for k in range(n):
         put(out, at + k, get(ring_tokens, base + k))
-    sum32 = np.float32(total)
     for k in range(np.int64((packed >> _16) & _COUNT)):
-        sum32 = sum32 + get(ring_scores, base + k)
-    return n, np.float64(sum32)
+        total = total + get(ring_scores, base + k)
+    return n, total
 
 
 @plain_kernel
 def recall_pieces(
-    j, count, data, cursor, sums, starts, stops, owners, lows, highs, buckets, scores, limits, short_table, long_table,
+    j, count, data, cursor, sums, starts, stops, owners, lows, highs, buckets, scores, short_table, long_table,
     ring_bytes, ring_tokens, ring_scores, state, out, token_ends,
 ):  # fmt: skip
     """Write the tokens of the prepared pieces from j on up to the first that is not there or not to be trusted; returns
     which."""
     at = cursor[AT]
     d = cursor[ENDED]
-    total = sums[0]
+    total = np.float32(sums[0])
     size = np.int64(len(ring_bytes))
     known = np.int64(0)
     while j < count:
         while d < get(owners, j):
             token_ends[d] = at
-            total = 0.0
+            total = _NOTHING
             d += 1
-        if total < -RESET or total > RESET:
-            total = 0.0
+        if abs(total) > _RESET:
+            total = _NOTHING
         bucket = get(buckets, j)
         if bucket >= 0:
             lo, hi = get(lows, j), get(highs, j)
@@ -110,18 +113,19 @@ def recall_pieces(
             n = np.int64(found >> _60)
             a, b = get(short_table, bucket + 2), get(short_table, bucket + 3)
             if n <= 4:
-                if not abs(total) < get(limits, np.int64((a >> _ID_BITS) & _LEVEL)):
+                if not abs(total) < get(_LIMITS, np.int64((a >> _ID_BITS) & _LEVEL)):
                     known = np.int64(1)
                     break
                 store64(out, at, a & _WITHOUT_LEVEL)
                 store64(out, at + 2, b)
                 at += n
-                sum32 = np.float32(total) + get(scores, np.int64(a & _LOW_27))
-                sum32 = sum32 + get(scores, np.int64(a >> _32))
-                sum32 = sum32 + get(scores, np.int64(b & _LOW_27))
-                total = np.float64(sum32 + get(scores, np.int64(b >> _32)))
+                total = total + get(scores, np.int64(a & _LOW_27))
+                total = total + get(scores, np.int64(a >> _32))
+                if n > 2:
+                    total = total + get(scores, np.int64(b & _LOW_27))
+                    total = total + get(scores, np.int64(b >> _32))
             else:
-                if not abs(total) < get(limits, np.int64((b >> _32) & _LEVEL)):
+                if not abs(total) < get(_LIMITS, np.int64((b >> _32) & _LEVEL)):
                     known = np.int64(1)
                     break
                 n, total = recall_ring(np.int64(a), b, ring_tokens, ring_scores, state, total, out, at)
@@ -144,7 +148,7 @@ def recall_pieces(
                 or not same_bytes(data, start, ring_bytes, place & (size - 1), length)
             ):
                 break
-            if not abs(total) < get(limits, np.int64((packed >> _32) & _LEVEL)):
+            if not abs(total) < get(_LIMITS, np.int64((packed >> _32) & _LEVEL)):
                 known = np.int64(1)
                 break
             n, total = recall_ring(
@@ -159,7 +163,7 @@ def recall_pieces(
     cursor[AT] = at
     cursor[ENDED] = d
     cursor[KNOWN] = known  # in the cache, only not to be trusted here
-    sums[0] = total
+    sums[0] = np.float64(total)
     return j
 
 
@@ -262,6 +266,22 @@ def segment_piece(
     return True
 
 
+@plain_kernel
+def copy_plain(data, start, stop, marked, plain, text):
+    """What a piece becomes into ``text``, where it is ASCII that stays as it is; returns its length, else -1."""
+    n = np.int64(0)
+    if marked:
+        text[0], text[1], text[2] = 0xE2, 0x96, 0x81
+        n = np.int64(3)
+    for i in range(start, stop):
+        b = get(data, i)
+        if b >= 0x80 or get(plain, np.int64(b)) != b:
+            return np.int64(-1)
+        put(text, n, b)
+        n += 1
+    return n
+
+
 @kernel
 def encode_documents(
     data, offsets, lines, safe, units, targets, symbols, plain, pages, begins, nodes, weights, ids, wide_scores, scores, lengths,
@@ -286,6 +306,7 @@ def encode_documents(
     cursor = np.zeros(CURSOR, np.int64)
     cursor[PLACE] = offsets[0]
     sums = np.zeros(1, np.float64)
+    scratch = np.empty(LONGEST + 3, np.uint8)
     bounds = np.empty(2, np.int64)
     word_end = np.empty(1, np.int64)
     none = np.empty(0, np.int64)
@@ -301,18 +322,23 @@ def encode_documents(
         j = np.int64(0)
         while True:
             j = recall_pieces(
-                j, count, data, cursor, sums, starts, stops, owners, lows, highs, buckets, scores, limits, short_table,
+                j, count, data, cursor, sums, starts, stops, owners, lows, highs, buckets, scores, short_table,
                 long_table, ring_bytes, ring_tokens, ring_scores, state, out, token_ends,
             )  # fmt: skip
             if j == count:
                 break
-            bounds[0] = starts[j]
-            bounds[1] = stops[j]
             marked = kinds[j] & MARKED != 0
-            text, _ = sentencepiece_documents(
-                data, bounds, units, targets, symbols, plain, pages, begins, marked, False, True, True
-            )
-            n = np.int64(len(text))
+            text = scratch
+            n = np.int64(-1)
+            if stops[j] - starts[j] <= LONGEST:
+                n = copy_plain(data, starts[j], stops[j], marked, plain, scratch)
+            if n < 0:
+                bounds[0] = starts[j]
+                bounds[1] = stops[j]
+                text, _ = sentencepiece_documents(
+                    data, bounds, units, targets, symbols, plain, pages, begins, marked, False, True, True
+                )
+                n = np.int64(len(text))
             if cursor[AT] + n + ROOM * MOST > len(out):
                 grown = np.empty(2 * len(out) + n, np.int32)
                 grown[: cursor[AT]] = out[: cursor[AT]]
