@@ -18,7 +18,7 @@ FLAGS = ("lstrip", "rstrip", "single_word", "normalized", "special")
 
 
 def tokenizer_json(tokens: list[dict], normalizer=None, pre_tokenizer=None) -> bytes:
-    vocab = {c: i for i, c in enumerate("?abcABCéÉ <>s.\n\t12日", 0)}
+    vocab = {c: i for i, c in enumerate("?abcBCé <>s.\n\t12")}
     added = [
         {"id": len(vocab) + i, **dict.fromkeys(FLAGS, False), **token} for i, token in enumerate(tokens)
     ]  # fmt: skip
@@ -31,7 +31,7 @@ def tokenizer_json(tokens: list[dict], normalizer=None, pre_tokenizer=None) -> b
 
 def random_tokens(rng: random.Random) -> list[dict]:
     texts = rng.sample(
-        ["<s>", "<s>a", "ab", "A", "É", "  ", " ", "\n\n", "日", "b<", "s>", " a", "a.", "abc"], rng.randint(1, 6)
+        ["<s>", "<s>a", "ab", "A", "É", "  ", "\n\n", "日", "b<", "s>", " a", "a.", "abc"], rng.randint(1, 6)
     )
     return [{"content": text, **{flag: rng.random() < 0.3 for flag in FLAGS}} for text in texts]
 
@@ -64,9 +64,9 @@ def test_a_thousand_tokens_in_long_text():
 
 
 def test_errors_and_sampling_look_at_special_tokens():
-    raw = tokenizer_json([{"content": "ab", "special": True}, {"content": "A", "special": True, "normalized": True}, {"content": "c"}], {"type": "Lowercase"})  # fmt: skip
+    raw = tokenizer_json([{"content": "ab", "special": True}, {"content": "A", "special": True, "normalized": True}, {"content": "yy"}], {"type": "Lowercase"})  # fmt: skip
     ours = read_tokenizer_json(raw, "made")
-    assert ours.encode("xc", "error") == ours.encode("xc", "text")
+    assert ours.encode("xyy", "error") == ours.encode("xyy", "text")
     with pytest.raises(DocumentError, match="'ab' at byte 3"):
         ours.encode("é ab", "error")
     with pytest.raises(DocumentError, match="'A' once it is normalized") as caught:

@@ -16,7 +16,10 @@ from shardpiece.text import regex_syntax
 from shardpiece.text.regex_syntax import UnsupportedPattern
 
 # Names whose sets are another there than in the frozen tables or in regex.
-_OTHER_PROPERTIES = {"lower", "lowercase", "xdigit", "extendedpictographic", "any", "word"}
+_OTHER_PROPERTIES = {
+    "lower", "lowercase", "xdigit", "extendedpictographic", "any", "word", "diacritic", "defaultignorablecodepoint", "cased",
+    "noncharactercodepoint",
+}  # fmt: skip
 _PROPERTY = re.compile(r"\\[pP]\{(\^?)([A-Za-z][A-Za-z_ \-]*)\}")
 _INTERVAL = re.compile(r"\{(?:(\d+)(?:(,)(\d*))?|(,)(\d+))\}")
 _OPTIONS = re.compile(r"\(\?([a-zA-Z]*)(?:-([a-zA-Z]+))?([:)])")
@@ -199,7 +202,8 @@ class _Reader:
         """What stands after a backslash; ``inside`` a class."""
         if found := _PROPERTY.match(self.pattern, self.at):
             self.at = found.end()
-            if found[2].replace("_", "").replace(" ", "").replace("-", "").lower() in _OTHER_PROPERTIES:
+            name = found[2].replace("_", "").replace(" ", "").replace("-", "").lower()
+            if name in _OTHER_PROPERTIES or name[:2] in ("is", "in", "hf"):
                 raise self.refuse(f"the property {found[0]}")
             if caseless and found[2] not in ("N", "Nd", "Nl", "P", "S", "Z"):
                 raise self.refuse(f"the property {found[0]} without regard to case")
