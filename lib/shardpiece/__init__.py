@@ -14,6 +14,7 @@ from shardpiece.text.engine import TextEngine
 from shardpiece.text.pretokenizers import PreTokenizer
 from shardpiece.tokenizer.artifact import save
 from shardpiece.tokenizer.loading import load
+from shardpiece.tokenizer.sampling import Sampling
 from shardpiece.tokenizer.tokenizer import Tokenizer
 from shardpiece.training.bpe import train_bpe
 from shardpiece.training.trainers import train
@@ -22,6 +23,7 @@ from shardpiece.words.table import WordTable
 __version__ = "0.1.0"
 __all__ = [
     "PreTokenizer",
+    "Sampling",
     "ShardpieceError",
     "TextEngine",
     "Tokenizer",

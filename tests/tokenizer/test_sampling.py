@@ -5,6 +5,7 @@ import pyarrow as pa
 import pytest
 import xxhash
 
+import shardpiece
 from shardpiece.errors import ConfigError
 from shardpiece.text.documents import Documents
 from shardpiece.tokenizer import sampling_kernels as k
@@ -103,3 +104,17 @@ def test_a_tokenizer_gives_every_piece_its_key():
     assert recorder.given == (2, sampling, keys.tolist())
     tokenizer.encode_documents(documents, "token", sampling, keys)
     assert recorder.given == (4, sampling, piece_keys(keys, np.array([0, 0, 0, 1])).tolist())
+
+
+def test_batches_are_sampled_by_the_ids_of_their_documents():
+    words = shardpiece.WordTable.from_texts(["low lower lowest newest widest"] * 3, "gpt2")
+    tokenizer = shardpiece.train_bpe(words, 290)
+    texts, ids = ["lowest newest widest " * 20, None, "lower newest lower " * 20], ["a", "b", "c"]
+    drawn = shardpiece.Sampling(dropout=0.5, seed=7)
+    once = tokenizer.encode_batch(texts, sampling=drawn, document_ids=ids).to_pylist()
+    assert once[1] is None
+    assert once != tokenizer.encode_batch(texts).to_pylist()
+    assert [tokenizer.decode(tokens) for tokens in (once[0], once[2])] == [texts[0], texts[2]]
+    turned = tokenizer.encode_batch(texts[::-1], sampling=drawn, document_ids=ids[::-1]).to_pylist()
+    assert turned == once[::-1]
+    assert once[0] != tokenizer.encode_batch(texts[:1], sampling=drawn, document_ids=["z"]).to_pylist()[0]

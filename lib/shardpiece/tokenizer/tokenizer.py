@@ -19,7 +19,7 @@ from shardpiece.tokenizer.decode_stream import DecodeStream
 from shardpiece.tokenizer.decoder import Decoder, ImpliedDecoder, implied_decoder
 from shardpiece.tokenizer.model import Encoder, Model
 from shardpiece.tokenizer.raw_words import RawWordEncoder
-from shardpiece.tokenizer.sampling import Sampling, encode_words, keys_of, piece_keys
+from shardpiece.tokenizer.sampling import Sampling, document_keys, encode_words, keys_of, piece_keys
 from shardpiece.tokenizer.template import Template
 
 __all__ = ["AddedToken", "Decoder", "Template", "Tokenizer", "check_special_tokens"]
@@ -257,21 +257,26 @@ class Tokenizer:
         special_tokens_in_text: str = "text",
         *,
         add_special_tokens: bool = False,
+        sampling: Sampling | None = None,
+        document_ids: Sequence[str | bytes | int] | pa.Array | None = None,
     ) -> pa.ListArray:
         """Token ids of many texts as list<int32>; null texts give null lists.
 
         Arrow input (string or binary) is read in place; invalid UTF-8 is encoded as U+FFFD, as Python's
-        ``errors="replace"`` gives it. Raises ConfigError when the batch has more than 2^31 tokens.
+        ``errors="replace"`` gives it. ``sampling``: draw segmentations, by the texts' ``document_ids`` (0, 1, 2, .. when
+        there are none). Raises ConfigError when the batch has more than 2^31 tokens.
         """
         if isinstance(texts, str | bytes):
             raise TypeError("encode_batch takes many texts; use encode for one")
         column = texts if isinstance(texts, pa.Array | pa.ChunkedArray) else None
         if column is None and None in (texts := list(texts)):
             column = pa.array(texts, pa.string())
-            return self.encode_batch(column, special_tokens_in_text, add_special_tokens=add_special_tokens)
         documents = Documents.from_strings(texts) if column is None else Documents.from_arrow(column)
+        keys = None
+        if sampling is not None and document_ids is not None:
+            keys = document_keys(document_ids, sampling)
         tokens, offsets = self.encode_documents(
-            documents, special_tokens_in_text, add_special_tokens=add_special_tokens
+            documents, special_tokens_in_text, sampling, keys, add_special_tokens=add_special_tokens
         )
         if offsets[-1] >= 2**31:
             raise ConfigError(
