@@ -9,7 +9,8 @@ tabs and line feeds), else they begin with a run of spaces (or, with ``lines``, 
 and the first piece of a document, which may be empty, with the document. These pieces are MARKED: ▁ is in front of what they
 become. They are cut further before or behind ASCII letters, where ``safe`` (bool [128 * 128]) says so of the characters
 before and behind; what is behind such a place, or begins with a line feed, is not marked. ``cursor``: int64 [CURSOR], all
-zeros but PLACE, offsets[0]. A document that holds ▁ is one piece, WHOLE, which is not looked up.
+zeros but PLACE, offsets[0]. A document that holds ▁ or hardly any spaces is one piece, WHOLE,
+which is not looked up.
 
 Keys are those of words there, but that short ones have at most SHORT bytes, and the byte behind says whether the piece is marked;
 so does the lowest bit of a hash.
@@ -17,7 +18,7 @@ so does the lowest bit of a hash.
 
 import numpy as np
 
-from shardpiece.intrinsics import get, mask_of_range, prefetch, put, store64, trailing_zeros
+from shardpiece.intrinsics import bit_count, get, mask_of_range, prefetch, put, store64, trailing_zeros
 from shardpiece.kernel_cache import kernel, plain_kernel
 from shardpiece.tokenizer.word_cache_kernels import (
     NO_BUCKET,
@@ -39,6 +40,8 @@ LONGEST = 64
 """Bytes of a piece that is looked up."""
 MOST = 128
 """Tokens of a piece that is entered."""
+SPARSE = 40
+"""Bytes to a space from which on a document is not cut."""
 EMPTY = NO_BUCKET + 1
 WHOLE = NO_BUCKET + 2
 
@@ -54,17 +57,22 @@ _NEWLINE = np.uint8(0x0A)
 
 
 @plain_kernel
-def has_mark(data, start, end):
-    """Whether data[start:end] holds ▁."""
+def is_one_piece(data, start, end):
+    """Whether the document data[start:end] is not to be cut: it holds ▁, or so few spaces that hardly a piece would be
+    looked up."""
+    spaces = np.int64(0)
     i = np.int64(start)
-    while i + 66 <= len(data) and i + 2 < end:
+    while i + 66 <= len(data) and i + 66 <= end:
+        spaces += bit_count(mask_of_range(data, i, np.uint8(0), np.uint8(0x20), np.uint8(1)))
         found = mask_of_range(data, i + 1, np.uint8(0), np.uint8(0x96), np.uint8(1))
         if found != _ZERO:
             found &= mask_of_range(data, i, np.uint8(0), np.uint8(0xE2), np.uint8(1))
             found &= mask_of_range(data, i + 2, np.uint8(0), np.uint8(0x81), np.uint8(1))
             if found != _ZERO:
-                return i + trailing_zeros(found) + 2 < end
+                return True
         i += 64
+    if spaces * SPARSE < i - start:
+        return True
     while i + 2 < end:
         if data[i] == 0xE2 and data[i + 1] == 0x96 and data[i + 2] == 0x81:
             return True
@@ -149,7 +157,7 @@ def cut_block(
             if i == end:
                 d += 1
                 continue
-            if has_mark(data, i, end):
+            if is_one_piece(data, i, end):
                 put(starts, j, i)
                 put(stops, j, end)
                 put(owners, j, d)
