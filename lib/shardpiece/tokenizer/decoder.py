@@ -73,6 +73,11 @@ class Decoder:
             self.steps[0]["type"] == "byte_level"
         )
 
+    @property
+    def is_sentencepiece(self) -> bool:
+        """Whether it is SentencePiece's own Decode."""
+        return [step["type"] for step in self.steps] == ["sentencepiece"]
+
     def text(self, texts: Sequence[str]) -> str:
         parts = list(texts)
         for run in self._run:

@@ -363,9 +363,12 @@ class Tokenizer:
         return {token.id for token in tokens if self._normalized_text(token) in self.special_tokens}
 
     def _normalized_text(self, token: AddedToken) -> str:
-        """What a decoder of steps puts for an added token."""
+        """What a decoder of steps puts for an added token: Hugging Face's one that is searched in normalized text is
+        normalized, SentencePiece's user-defined symbol is as it stands in the file."""
         normalizer = self.engine.normalizer
-        return normalizer.normalize_text(token.text) if token.normalized and normalizer is not None else token.text
+        if not token.normalized or normalizer is None or (self.decoder and self.decoder.is_sentencepiece):
+            return token.text
+        return normalizer.normalize_text(token.text)
 
     def decode_bytes(self, token_ids: Iterable[int], skip_special_tokens: bool = False) -> bytes:
         """The text of a sequence of ids as bytes (exact for byte-level models), special tokens as their text. Raises
