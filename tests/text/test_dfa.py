@@ -40,6 +40,7 @@ atoms = st.sampled_from(
         "[ab1-3]",
         ".",
         "(?i:s)",
+        "(?i:s(?-i:k)s)",
         r"[^a]",
         " ",
         r"\n",

@@ -110,7 +110,7 @@ class _Parser:
                 if self.at > 0:
                     raise UnsupportedPattern(f"flags {inline[0]} inside a pattern")
                 self.at = inline.end()
-                return Sequence((self.choice(flags | set(inline[1]) - set(inline[3] or "")),))
+                return Sequence((self.choice((flags | set(inline[1])) - set(inline[3] or "")),))
             parts.append(self.repeated(self.atom(flags)))
         return Sequence(tuple(parts))
 
@@ -177,7 +177,7 @@ class _Parser:
         inline = _INLINE_FLAGS.match(self.pattern, start)
         if inline and inline[4] == ":":
             self.at = inline.end()
-            inner = self.choice(flags | set(inline[1]) - set(inline[3] or ""))
+            inner = self.choice((flags | set(inline[1])) - set(inline[3] or ""))
         elif self.peek("?=") or self.peek("?!"):
             negative = self.peek("?!")
             self.at += 2

@@ -66,15 +66,19 @@ class TokenFinder:
                 self._children[node, self._byte_class[b]] = child
         self._token_at = np.array(token_at, np.int32)
         self._firsts = np.array(sorted(nodes[0]), np.uint8)
+        seconds = {b for node in nodes[0].values() for b in nodes[node]}
+        if len(seconds) > k.MOST_COMPARED or any(len(token) == 1 for token in texts):
+            seconds = set()
+        self._seconds = np.array(sorted(seconds), np.uint8)
 
     def find(self, documents: Documents) -> np.ndarray:
         """int64 [4, n]: document, first byte, end and number of every text found, in order."""
-        room = 1024
+        room = 1024 + documents.size // 64  # memory that is not written to costs nothing
         while len(self._firsts):
             found = np.empty((4, room), np.int64)
             n = k.find_tokens(
-                read_only(documents.data), read_only(documents.offsets), self._firsts, self._byte_class, self._children,
-                self._token_at, *found,
+                read_only(documents.data), read_only(documents.offsets), self._firsts, self._seconds, self._byte_class,
+                self._children, self._token_at, *found,
             )  # fmt: skip
             if n <= room:
                 return np.ascontiguousarray(found[:, :n])

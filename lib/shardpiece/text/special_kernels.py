@@ -2,12 +2,13 @@
 
 Tokens are kept in a trie: ``children`` (int32 [nodes, byte classes]) gives the node below a node, -1 for none;
 ``byte_class`` (uint8 [256]) is 0 for bytes that no token has; ``token_at`` (int32 [nodes]) the token that ends in a node,
--1 for none. Node 0 is the root. ``firsts``: uint8, the bytes that tokens begin with.
+-1 for none. Node 0 is the root. ``firsts`` and ``seconds``: uint8, the bytes that tokens have first and second; no seconds
+where a token has none.
 """
 
 import numpy as np
 
-from shardpiece.intrinsics import mask_of_range, trailing_zeros
+from shardpiece.intrinsics import get, mask_of_range, put, trailing_zeros
 from shardpiece.kernel_cache import plain_kernel
 from shardpiece.text.step_kernels import class_of_character
 
@@ -28,13 +29,18 @@ _ONE = np.uint64(1)
 
 
 @plain_kernel
-def first_bytes(data, base, end, firsts, byte_class, root):
+def first_bytes(data, base, end, firsts, seconds, byte_class, root):
     """Bit k: whether a token may begin at base + k, of the 64 bytes there or those up to ``end``."""
     mask = np.uint64(0)
-    if base + 64 <= end and len(firsts) <= MOST_COMPARED:
+    if base + 65 <= end and len(firsts) <= MOST_COMPARED:
         for f in range(len(firsts)):
             mask |= mask_of_range(data, base, np.uint8(0), firsts[f], np.uint8(1))
-        return mask
+        if mask == 0 or len(seconds) == 0:
+            return mask
+        behind = np.uint64(0)
+        for f in range(len(seconds)):
+            behind |= mask_of_range(data, base + 1, np.uint8(0), seconds[f], np.uint8(1))
+        return mask & behind
     for k in range(min(64, end - base)):
         if root[byte_class[data[base + k]]] >= 0:
             mask |= _ONE << np.uint64(k)
@@ -42,7 +48,7 @@ def first_bytes(data, base, end, firsts, byte_class, root):
 
 
 @plain_kernel
-def find_tokens(data, offsets, firsts, byte_class, children, token_at, documents, starts, ends, tokens):
+def find_tokens(data, offsets, firsts, seconds, byte_class, children, token_at, documents, starts, ends, tokens):
     """From left to right, the longest token at each place, none across two documents. Writes as many as there is room
     for and returns the number of all. Steps: a comparison per 64 bytes, and one per byte of every token's beginning."""
     n = 0
@@ -52,7 +58,7 @@ def find_tokens(data, offsets, firsts, byte_class, children, token_at, documents
         end = offsets[d + 1]
         base = position
         while base < end:
-            mask = first_bytes(data, base, end, firsts, byte_class, root)
+            mask = first_bytes(data, base, end, firsts, seconds, byte_class, root)
             while mask != 0:
                 start = base + trailing_zeros(mask)
                 mask &= mask - _ONE
@@ -162,7 +168,9 @@ def copy_pieces(data, piece_starts, piece_ends, out, offsets):
     """The pieces one after the other; offsets[p + 1]: where piece p ends."""
     at = 0
     for p in range(len(piece_starts)):
-        for i in range(piece_starts[p], piece_ends[p]):
-            out[at] = data[i]
-            at += 1
+        start = piece_starts[p]
+        n = piece_ends[p] - start
+        for k in range(n):
+            put(out, at + k, get(data, start + k))
+        at += n
         offsets[p + 1] = at

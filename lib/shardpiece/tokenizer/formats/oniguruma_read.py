@@ -108,7 +108,7 @@ class _Reader:
                 parts.append(f"{sign}{self.choice(inner)})")
                 break
             atom = self.atom(caseless)
-            letter = atom.lower() if caseless and len(atom) == 1 else ""
+            letter = atom.lower() if caseless and len(atom) == 1 else "i" if atom == "(?-i:[iI])" else ""
             if before + letter in _LIGATURES:
                 raise self.refuse(f"{before}{letter} without regard to case (there it matches a ligature)")
             before = letter
@@ -165,7 +165,7 @@ class _Reader:
     def literal(self, c: str, caseless: bool) -> str:
         if caseless and not (c.isascii() or c.lower() == c.upper() == c.casefold() == c):
             raise self.refuse(f"{c!r} without regard to case")
-        return escaped(c)
+        return "(?-i:[iI])" if caseless and c in "iI" else escaped(c)
 
     def option(self, found: re.Match, caseless: bool) -> tuple[bool, str]:
         """(whether case is ignored inside, how the group begins)."""
@@ -224,7 +224,7 @@ class _Reader:
                 "A": r"(?<![\s\S])",
                 "z": r"\z",
                 "Z": r"(?=\n?\z)",
-                "R": "(?>\\r\\n|[\\n\\x0b\\f\\r\x85\u2028\u2029])",
+                "R": "(?>\\r\\n|[\\n\\v\\f\\r\x85\u2028\u2029])",
                 "N": r"[^\n]",
                 "O": r"[\s\S]",
             }[letter]
@@ -269,7 +269,19 @@ class _Reader:
         start = self.at
         self.at += 1
         opening = "[^" if self.take("^") else "["
-        return f"{opening}{self.class_items(caseless, start)}]"
+        items = self.class_items(caseless, start)
+        if not caseless:
+            return f"{opening}{items}]"
+        plain = re.sub(r"\\[pP]\{[^}]*\}|\\[sSdD]", "", items)
+        members = [chr(c) for c in range(128) if plain and regex.match(f"[{plain}]", chr(c))]
+        if not {"i", "I"} & {*members}:
+            return f"{opening}{items}]"
+        if plain != items or not plain.isascii():
+            raise self.refuse("a class with an i and more without regard to case")
+        # There, unlike for regex, neither of the Turkish letters is an i.
+        cases = {case for c in members for case in (c, c.swapcase(), {"s": "\u017f", "k": "\u212a"}.get(c.lower(), c))}
+        shown = "".join(f"\\{c}" if c in "[]-^\\&~|" else c for c in sorted(cases))
+        return f"(?-i:{opening}{shown}])"
 
     def class_items(self, caseless: bool, start: int) -> str:
         """What a class holds, up to its end; classes inside are written out."""
