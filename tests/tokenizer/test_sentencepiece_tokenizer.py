@@ -195,3 +195,12 @@ def test_vectors_of_llama_cpp(shared):
     lines = (directory / "ggml-vocab-llama-spm.gguf.out").read_text().split("\n")
     expected = [[int(i) for i in line.split()] for line in lines[: len(texts)]]
     assert [tokenizer.encode(text) for text in texts[: len(expected)]] == expected
+
+
+def test_a_stream_keeps_marks_that_stand_alone():
+    raw = trained("bpe")
+    tokenizer, peer = st.from_bytes(raw, "tiny.model"), processor(raw)
+    mark, words = peer.piece_to_id("▁"), peer.encode("the quick the")
+    for ids in ([*words, mark, *words], [mark, mark, *words, mark], [*words, mark, mark, *words], [mark]):
+        stream = tokenizer.decode_stream()
+        assert "".join(map(stream.push, ids)) + stream.finish() == peer.decode(ids)

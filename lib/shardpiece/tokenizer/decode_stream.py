@@ -32,9 +32,11 @@ class DecodeStream:
         if len(text) <= len(self._given) or text.endswith("\ufffd") or not text.startswith(self._given):
             return ""
         new = text[len(self._given) :]
-        self._ids = self._ids[self._read :]
-        self._read = len(self._ids)
-        self._given = self._tokenizer.decode(self._ids, self._skip)
+        rest = self._tokenizer.decode(self._ids[self._read :], self._skip)
+        if rest and text.endswith(rest):
+            self._ids, text = self._ids[self._read :], rest
+        # Else they say nothing at the beginning, a lone ▁ perhaps, and what comes behind would be at the beginning too.
+        self._read, self._given = len(self._ids), text
         return new
 
     def finish(self) -> str:
