@@ -33,8 +33,8 @@ from tokenizers import Regex, Tokenizer, models, pre_tokenizers, trainers
 
 import shardpiece
 from benchmarks.corpora import read_texts, sets
+from shardpiece.text.byte_alphabet import byte_level_order, spell
 from shardpiece.text.patterns import PATTERNS
-from shardpiece.tokenizer.formats.byte_alphabet import byte_level_order, spell
 from shardpiece.training.merge_loop import learn_merges
 
 PATTERN = "cl100k_base"

@@ -36,6 +36,10 @@ def test_defaults_and_overrides(tmp_path):
     [
         ("vocab_size: 5", r"job\.yaml: vocab_size: unknown key \(did you mean train\.vocab_size\?\)"),
         ("zzz: 5", r"job\.yaml: zzz: unknown key \(known here: master, input"),
+        (
+            "encode: {sampling: {alpho: 0.2}}",
+            r"encode\.sampling\.alpho: unknown key \(did you mean encode\.sampling\.alpha\?\)",
+        ),
         ("train: {vocabsize: 5}", r"train\.vocabsize: unknown key \(did you mean train\.vocab_size\?\)"),
         ("train: {vocab_size: many}", r"train\.vocab_size: .*integer.* \(given: 'many'\)"),
         ("train: {vocab_size: 12}", r"train: vocab_size 12 .*256"),

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 import yaml
 from pydantic import (
@@ -256,13 +256,19 @@ def _explain(error: ValidationError, path: str | None) -> str:
 
 
 def _keys(section: str, deep: bool = False) -> list[str]:
-    """The keys of a section ("" for the top); with ``deep`` all keys, dotted."""
+    """The keys of a section ("" for the top); with ``deep`` those of the sections in it too, dotted."""
     model: Any = JobConfig
-    if section:
-        model = model.model_fields[section].annotation
+    for part in filter(None, section.split(".")):
+        model = _section_of(model.model_fields[part].annotation)
     names = []
     for name, field in model.model_fields.items():
         names.append(name)
-        if deep and isinstance(field.annotation, type) and issubclass(field.annotation, Section):
-            names += [f"{name}.{inner}" for inner in field.annotation.model_fields]
+        if deep and _section_of(field.annotation):
+            names += [f"{name}.{inner}" for inner in _keys(f"{section}.{name}", deep)]
     return names
+
+
+def _section_of(annotation: Any) -> type[Section] | None:
+    """The section that a key of this type holds, one that may be left out too; None for other keys."""
+    kinds = (annotation, *get_args(annotation))
+    return next((kind for kind in kinds if isinstance(kind, type) and issubclass(kind, Section)), None)

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pytest
 
 import shardpiece
-from shardpiece.tokenizer.formats.byte_alphabet import unspell
+from shardpiece.text.byte_alphabet import unspell
 
 TEKKEN_SPECIAL = [
     "<unk>", "<s>", "</s>", "[INST]", "[/INST]", "[AVAILABLE_TOOLS]",

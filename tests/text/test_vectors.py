@@ -6,9 +6,9 @@ import json
 
 import pytest
 
+from shardpiece.text.byte_alphabet import unspell
 from shardpiece.text.documents import Documents
 from shardpiece.text.pretokenizers import PreTokenizer
-from shardpiece.tokenizer.formats.byte_alphabet import unspell
 
 
 def ranks(path) -> dict[int, bytes]:

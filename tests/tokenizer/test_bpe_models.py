@@ -178,4 +178,21 @@ def test_a_vocabulary_is_a_sequence_of_pieces():
     assert vocab != Vocabulary.of([b"a", b"", b"", "世".encode()])
     assert vocab.ids == {b"a": 0, b"": 2, "世".encode(): 3}
     with pytest.raises(FormatError, match="tokens 0 and 2 are the same byte string b'a'"):
-        Vocabulary.of([b"a", b"b", b"a"]).ids  # noqa: B018
+        Vocabulary.of([b"a", b"b", b"a"]).check_distinct()
+
+
+def test_tokens_of_thousands_of_symbols_made_out_of_order_are_neighbours():
+    tokenizers = pytest.importorskip("tokenizers")
+    runs = [b"a" * 2**k for k in range(13)]
+    vocab = [bytes([b]) for b in range(256)] + runs[1:]
+    ids = [vocab.index(run) for run in runs]
+    pairs = [(i, i) for i in reversed(ids[:-1])]  # the longest first: parts are made at higher ranks than the whole
+    text = "a" * 30_000 + "b"
+    spell = {run: run.decode() for run in runs} | {b"b": "b"}
+    peer = tokenizers.models.BPE(
+        {spell[piece]: i for i, piece in enumerate(vocab) if piece in spell},
+        [(vocab[a].decode(),) * 2 for a, _ in pairs],
+    )
+    assert encoded(BPEModel(vocab, np.array(pairs, np.int32)), [text.encode()]) == [
+        [token.id for token in peer.tokenize(text)]
+    ]

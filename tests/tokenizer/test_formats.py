@@ -6,10 +6,10 @@ import pytest
 
 import shardpiece
 from shardpiece.errors import FormatError
-from shardpiece.text import patterns
+from shardpiece.text import byte_alphabet, patterns
 from shardpiece.text.pretokenizers import PRETOKENIZERS
 from shardpiece.tokenizer import artifact
-from shardpiece.tokenizer.formats import byte_alphabet, tiktoken
+from shardpiece.tokenizer.formats import tiktoken
 from shardpiece.tokenizer.pieces import readable, show_pieces
 from tests.conftest import TEXTS
 from tests.text.test_pretokenizers import generated

@@ -158,7 +158,7 @@ def published(path: Path):
 def model_path(shared: Path, name: str) -> Path:
     path = shared / "vocabs" / MODELS[name]
     if not path.exists():
-        pytest.skip(f"no {path}")
+        pytest.skip(f"the shared vocabularies lack {path}")
     return path
 
 
@@ -189,7 +189,7 @@ def cases(path: Path) -> list[str]:
 def test_vectors_of_llama_cpp(shared):
     directory = shared / "vectors" / "llama.cpp"
     if not directory.is_dir():
-        pytest.skip(f"no {directory}")
+        pytest.skip(f"the shared test vectors lack {directory}")
     tokenizer, _ = published(model_path(shared, "llama2"))
     texts = (directory / "ggml-vocab-llama-spm.gguf.inp").read_text().split("\n__ggml_vocab_test__\n")
     lines = (directory / "ggml-vocab-llama-spm.gguf.out").read_text().split("\n")

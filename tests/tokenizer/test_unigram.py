@@ -270,7 +270,7 @@ def test_published_models_on_real_text(shared, name):
     spm = pytest.importorskip("sentencepiece")
     path = shared / "vocabs" / name
     if not path.exists():
-        pytest.skip(f"no {path}")
+        pytest.skip(f"the shared vocabularies lack {path}")
     peer = spm.SentencePieceProcessor(model_file=str(path))
     model = from_sentencepiece(peer)
     for group in ("web_multilingual", "parallel", "books", "code"):
@@ -284,7 +284,7 @@ def test_ids_are_those_of_hugging_face(shared):
     spm = pytest.importorskip("sentencepiece")
     path = shared / "vocabs" / "laser50k-sp" / "laser_50k.model"
     if not path.exists():
-        pytest.skip(f"no {path}")
+        pytest.skip(f"the shared vocabularies lack {path}")
     ours = from_sentencepiece(spm.SentencePieceProcessor(model_file=str(path)), "float64")
     vocab = [
         ((p or b"\0<none %d>" % i).decode(), float(s))

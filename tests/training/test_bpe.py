@@ -4,7 +4,7 @@ import pytest
 
 import shardpiece
 from shardpiece.errors import ConfigError, TrainingError
-from shardpiece.tokenizer.formats.byte_alphabet import spell
+from shardpiece.text.byte_alphabet import spell
 from tests.conftest import TEXTS
 
 CORPUS = [text or "" for text in TEXTS] * 4

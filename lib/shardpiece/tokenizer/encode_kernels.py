@@ -39,7 +39,6 @@ from shardpiece.tokenizer.word_cache_kernels import (
 BLOCK = 512
 SCAN = 16
 MERGED = 64
-SCRATCH = 4096
 _ZERO = np.uint64(0)
 
 
@@ -144,12 +143,13 @@ def load_word(
 def encode_words(
     data, word_ends, document_ends, first_byte, byte_id, byte_pairs, pages, places, fallback, unk, flags, pairs, merged,
     parts, symbols, starts, seen, cells, shorter, lengths, whole, pieces, piece_offsets, short_table,
-    long_table, ring_bytes, ring_tokens, state, out, token_ends,
+    long_table, ring_bytes, ring_tokens, scratch, state, out, token_ends,
 ):  # fmt: skip
     """Encode all words. ``out`` (int32) must hold four elements more than there are bytes; ``token_ends`` (int64 [n])
-    receives the number of tokens up to and including each document. Returns the number of tokens."""
-    tokens = np.empty(SCRATCH, np.int32)
-    ranks = np.empty(SCRATCH, np.int64)
+    receives the number of tokens up to and including each document. ``scratch``: MERGED, or twice the symbols of the longest
+    token where that is more. Returns the number of tokens."""
+    tokens = np.empty(scratch, np.int32)
+    ranks = np.empty(scratch, np.int64)
     dead = np.zeros(LONG + 2, np.uint8)
     lows = np.empty(BLOCK, np.uint64)
     highs = np.empty(BLOCK, np.uint64)

@@ -6,7 +6,6 @@ from typing import Protocol
 import numpy as np
 
 from shardpiece import storage
-from shardpiece.errors import FormatError
 from shardpiece.text.documents import Words
 
 
@@ -49,18 +48,6 @@ class Model(Protocol):
 def byte_piece(b: int) -> bytes:
     """The name of a byte in vocabularies of characters."""
     return b"<0x%02X>" % b
-
-
-def ids_of(vocab: Iterable[bytes | None]) -> dict[bytes, int]:
-    """Id by piece. Raises FormatError when two ids are the same piece."""
-    ids: dict[bytes, int] = {}
-    for i, piece in enumerate(vocab):
-        if piece is None:
-            continue
-        if piece in ids:
-            raise FormatError(f"tokens {ids[piece]} and {i} are the same byte string {piece!r}")
-        ids[piece] = i
-    return ids
 
 
 def vocabulary_identity(settings: dict, vocab: Iterable[bytes | None]) -> Iterator[bytes]:

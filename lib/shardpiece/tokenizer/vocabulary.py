@@ -61,8 +61,12 @@ class Vocabulary(Sequence):
         """Id by piece. Raises FormatError when two ids are the same piece."""
         ids = {piece: i for i, piece in enumerate(self._pieces) if piece is not None}
         if len(ids) != int(self.present.sum()):
-            self.slots  # noqa: B018 (it names the two)
+            self.check_distinct()
         return ids
+
+    def check_distinct(self) -> None:
+        """Raises FormatError when two ids are the same piece."""
+        _ = self.slots
 
     def __len__(self) -> int:
         return len(self.present)

@@ -25,7 +25,7 @@ class WordLevelModel:
 
     def __post_init__(self):
         object.__setattr__(self, "vocab", Vocabulary.of(self.vocab))
-        self.vocab.slots  # noqa: B018 (it names a word that is there twice)
+        self.vocab.check_distinct()
         if self.unk_id is None or not 0 <= self.unk_id < len(self.vocab):
             raise FormatError("the word-level model needs an unknown token that is in the vocabulary")
 

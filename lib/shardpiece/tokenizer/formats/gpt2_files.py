@@ -14,12 +14,12 @@ import numpy as np
 
 from shardpiece import storage
 from shardpiece.errors import FormatError
+from shardpiece.text.byte_alphabet import spell, unspell
 from shardpiece.text.documents import Words
 from shardpiece.text.engine import TextEngine
 from shardpiece.tokenizer.added_tokens import AddedToken
 from shardpiece.tokenizer.bpe import BPEModel
 from shardpiece.tokenizer.formats import companions
-from shardpiece.tokenizer.formats.byte_alphabet import spell, unspell
 from shardpiece.tokenizer.formats.huggingface_models import is_byte_level
 from shardpiece.tokenizer.template import Template
 from shardpiece.tokenizer.tokenizer import Tokenizer
