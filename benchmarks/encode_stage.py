@@ -108,7 +108,7 @@ def measure(get_spark: Callable, config: JobConfig, options, output: Path) -> li
         for i in range(options.repeats + 1):
             place = output / f"{shard_format}-{i}"
             run = config.model_copy(
-                update={"encode": config.encode.model_copy(update={"format": shard_format, "output": str(place)})}
+                update={"encode": config.encode.model_copy(update={"format": [shard_format], "output": str(place)})}
             )
             began = time.perf_counter()
             job = encode(get_spark, run).seconds

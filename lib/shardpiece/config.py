@@ -1,7 +1,6 @@
 """The typed job configuration: one YAML file drives every command, flags and --set override it."""
 
 import re
-from collections.abc import Iterable
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
@@ -14,6 +13,7 @@ from pydantic import (
     ValidationError,
 )
 
+from shardpiece.encode_config import EncodeConfig, Seed
 from shardpiece.errors import ConfigError
 from shardpiece.train_config import Memory, PathText, Section, TrainConfig, as_list
 
@@ -34,65 +34,11 @@ class CountConfig(Section):
     task_size: Memory = Field(ByteSize(64 << 20), description="text per Spark task")
 
 
-class SamplingConfig(Section):
-    """Regularization: segmentations drawn at random, the same ones for a seed, an epoch and a document's id anywhere."""
+class SampleConfig(Section):
+    """A part of the corpus, by the hash of document ids: the same documents however much the corpus grows."""
 
-    dropout: float = Field(0.0, ge=0, lt=1, description="of BPE models: how often a merge is left out")
-    alpha: float | None = Field(
-        None,
-        gt=0,
-        le=1e6,
-        description="of Unigram models: segmentations in proportion to their probability to this power",
-    )
-    nbest: int | None = Field(None, ge=1, le=1 << 20, description="of so many best segmentations; default: of all")
-    seed: int = Field(0, ge=-(1 << 63), lt=1 << 63)
-    epoch: int = Field(0, ge=-(1 << 63), lt=1 << 63, description="another one gives other segmentations")
-
-
-class EncodeConfig(Section):
-    """Encoding the corpus into shards."""
-
-    tokenizer: str | None = Field(
-        None, description="a tokenizer of any format, file or directory; default: train's output"
-    )
-    tokenizer_pretokenizer: Any = Field(
-        None, description="for tiktoken ranks of no published vocabulary: the pre-tokenizer they are for"
-    )
-    output: PathText | None = Field(None, description="shard directory; default OUTPUT/shards")
-    format: Literal["parquet", "bin"] = "parquet"
-    append_eos: bool = Field(False, description="end every document with eos_token, exactly once")
-    eos_token: str | None = Field(
-        None, description="the end-of-text token; default: the first of <|endoftext|>, </s> and [SEP] that there is"
-    )
-    add_special_tokens: bool = Field(
-        False, description="put around every document what the tokenizer has for it, such as [CLS] and [SEP]"
-    )
-    empty_documents: Literal["keep", "skip"] = Field(
-        "keep", description="keep: an empty or null document is a document without text; skip: it is left out"
-    )
-    special_tokens_in_text: Literal["text", "token", "error"] = Field(
-        "text", description="what a place is that spells a special token: ordinary text, that token, or an error"
-    )
-    shard_size: Memory = Field(ByteSize(256 << 20), description="input text per shard; one row group at least")
-    warm_words: PathText | None = Field(
-        None,
-        description="a word table; workers begin with its most frequent words, which changes no output; default: in run the "
-        "job's own",
-    )
-    cache_bytes: Memory = Field(ByteSize(64 << 20), description="memory for words that a worker has encoded")
-    sampling: SamplingConfig | None = Field(None, description="draw segmentations at random; default: no")
-
-    def end_of_text(self, special_tokens: Iterable[str]) -> str:
-        """The token that append_eos appends, one of ``special_tokens``. Raises ConfigError when it is not among them."""
-        known = [*special_tokens]
-        wanted = [self.eos_token] if self.eos_token is not None else ["<|endoftext|>", "</s>", "[SEP]"]
-        for token in wanted:
-            if token in known:
-                return token
-        raise ConfigError(
-            f"encode.append_eos: the end-of-text token {wanted[0]!r} is not among the special tokens "
-            f"({', '.join(known) or 'none'}): set encode.eos_token to one of them"
-        )
+    fraction: float = Field(gt=0, le=1, description="share of the documents")
+    seed: Seed = 0
 
 
 class JobConfig(Section):
@@ -100,7 +46,18 @@ class JobConfig(Section):
 
     master: str | None = Field(None, description="Spark master URL; default local[*]")
     input: Annotated[list[PathText], BeforeValidator(as_list)] = Field(
-        [], description="Parquet files, directories or globs"
+        [], description="files, directories or globs; or table:NAME, sql:QUERY, which Spark reads"
+    )
+    input_format: Literal["auto", "parquet", "jsonl", "text", "arrow"] = Field(
+        "auto", description="auto: by the endings of the files' names"
+    )
+    where: str | None = Field(None, description="only documents whose columns fulfil this condition, written as in SQL")
+    sample: SampleConfig | None = Field(None, description="a part of the documents, by the hash of their ids")
+    bad_files: Literal["error", "skip"] = Field(
+        "error", description="of input files that cannot be read: refuse the job, or leave them out and say so"
+    )
+    changed_input: Literal["error", "ignore"] = Field(
+        "error", description="of input that an earlier increment has read and that is other now, or gone"
     )
     text_column: str = "text"
     id_column: str | None = Field(None, description="document id for the shards; default FILE:ROW")
@@ -118,6 +75,7 @@ class JobConfig(Section):
     )
     output: PathText | None = Field(None, description="where the stages put their results unless told otherwise")
     overwrite: bool = Field(False, description="replace results that other settings made")
+    dry_run: bool = Field(False, description="say what would be done, and do nothing")
     resume: bool = Field(False, description="go on from the checkpoint of a training that was stopped")
     count: CountConfig = CountConfig()
     train: TrainConfig = TrainConfig()

@@ -7,7 +7,8 @@ publish an object when its upload is complete.
 import json
 import os
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
@@ -75,15 +76,17 @@ def list_names(directory: str) -> list[str]:
     return sorted(entry.rstrip("/").rsplit("/", 1)[-1] for entry in entries if entry.rstrip("/") != here)
 
 
-def sizes(directory: str) -> dict[str, int]:
-    """Base name → bytes of the files in a directory."""
+def tree(directory: str) -> dict[str, int]:
+    """Name relative to the directory → bytes of every file below it, sorted."""
     fs, inner = filesystem(directory)
     fs.invalidate_cache()
     try:
-        entries = fs.ls(inner, detail=True)
+        entries = fs.find(inner, detail=True)
     except (FileNotFoundError, NotADirectoryError):
         return {}
-    return {e["name"].rstrip("/").rsplit("/", 1)[-1]: int(e["size"] or 0) for e in entries if e["type"] == "file"}
+    here = inner.rstrip("/") + "/"
+    found = {e["name"].removeprefix(here): int(e["size"] or 0) for e in entries.values() if e["type"] == "file"}
+    return dict(sorted(found.items()))
 
 
 def read_bytes(path: str) -> bytes:
@@ -179,6 +182,101 @@ def _write_object(fs, path: str, write: Callable[[IO[bytes]], None]) -> None:
     file.commit()
 
 
+class StagedFile:
+    """A file written piece by piece that is visible under its name once it is committed, and not at all before or without.
+
+    Raises OutputError, naming the file, when the place is not writable or full."""
+
+    def __init__(self, path: str):
+        self._path = path
+        fs, inner = filesystem(path)
+        self._local = Path(inner) if is_local(path) else None
+        with self._errors():
+            if self._local is not None:
+                self._temporary = Path(f"{inner}.{uuid.uuid4().hex[:12]}.tmp")
+                self._temporary.parent.mkdir(parents=True, exist_ok=True)
+                self._file = self._temporary.open("wb")
+            else:
+                self._file = fs.open(inner, "wb", autocommit=False)
+        self._out = ChecksumWriter(self._file)
+        self._open = True
+
+    def write(self, data) -> int:
+        with self._errors():
+            return self._out.write(data)
+
+    def commit(self) -> None:
+        with self._errors():
+            self._file.close()
+            if self._local is not None:
+                self._temporary.replace(self._local)
+            else:
+                self._file.commit()
+        self._open = False
+
+    def discard(self) -> None:
+        """Leave nothing behind; nothing happens after ``commit``."""
+        if not self._open:
+            return
+        self._open = False
+        if self._local is not None:
+            with suppress(OSError):  # of what could not be written
+                self._file.close()
+            self._temporary.unlink(missing_ok=True)
+        else:
+            self._file.discard()
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise OutputError(f"{self._path}: cannot be written ({error.strerror or error})") from error
+
+    # What pyarrow and NumPy ask of a file.
+    closed = False
+
+    def tell(self) -> int:
+        return self._out.size
+
+    def flush(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+    def writable(self) -> bool:
+        return True
+
+    def readable(self) -> bool:
+        return False
+
+    def seekable(self) -> bool:
+        return False
+
+    @property
+    def size(self) -> int:
+        """Bytes so far."""
+        return self._out.size
+
+    @property
+    def checksum(self) -> str:
+        """Of what was written so far."""
+        return self._out.checksum
+
+
+@contextmanager
+def staged(path: str) -> Iterator[StagedFile]:
+    """A StagedFile that is committed at the end, and discarded on errors."""
+    file = StagedFile(path)
+    try:
+        yield file
+        file.commit()
+    except BaseException:
+        file.discard()
+        raise
+
+
 def write_bytes(path: str, data: bytes) -> None:
     write_file(path, lambda file: file.write(data))
 
@@ -206,6 +304,16 @@ def remove(path: str) -> None:
     if fs.exists(inner):
         fs.rm(inner, recursive=True)
     fs.invalidate_cache()
+
+
+def remove_empty(directory: str) -> None:
+    """Remove the directories below a local one that hold nothing; object stores have none."""
+    if is_local(directory):
+        root = Path(filesystem(directory)[1])
+        for path in sorted(root.rglob("*/"), reverse=True):
+            if path.is_dir() and not path.is_symlink():
+                with suppress(OSError):  # not empty
+                    path.rmdir()
 
 
 def check_writable(directory: str) -> None:

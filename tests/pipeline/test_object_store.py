@@ -14,7 +14,8 @@ import shardpiece
 from shardpiece import storage
 from shardpiece.corpus.sources import list_files
 from shardpiece.errors import InputError
-from shardpiece.shards.writers import TokenBatch, write_shard
+from shardpiece.shards.builder import ShardBuilder, ShardLayout
+from shardpiece.shards.formats.base import ShardSpec, TokenBatch
 from shardpiece.tokenizer.shard_decoding import decoded_documents
 from tests.conftest import corpus_rows, environment, input_rows, write_corpus
 
@@ -95,16 +96,15 @@ def test_a_write_that_fails_publishes_nothing(bucket):
 
 def test_a_failing_shard_leaves_the_finished_one(bucket):
     directory = f"{bucket}/shards-once"
-    batch = TokenBatch(pa.array(["a"]), np.array([1, 2], np.int32), np.array([0, 2]))
-    (file,) = write_shard(directory, "shard-00000", "parquet", 300, iter([batch]))
-
-    def broken():
-        yield batch
-        raise RuntimeError("the input went away")
-
-    with pytest.raises(RuntimeError):
-        write_shard(directory, "shard-00000", "parquet", 300, broken())
-    assert storage.checksum(f"{directory}/{file.name}") == file.checksum
+    batch = TokenBatch(np.array([1, 2], np.int32), np.array([0, 2]), pa.array(["a"]))
+    layout = ShardLayout(("parquet",), ShardSpec(300))
+    builder = ShardBuilder(directory, "shard-00000", layout)
+    builder.add(batch)
+    [file] = builder.finish()["files"]
+    again = ShardBuilder(directory, "shard-00000", layout)
+    again.add(batch)
+    again.discard()  # the input went away
+    assert storage.checksum(f"{directory}/{file['name']}") == file["checksum"]
 
 
 def test_markers_of_directories_are_not_content(bucket):

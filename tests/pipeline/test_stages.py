@@ -357,7 +357,7 @@ def test_an_unfinished_run_of_another_plan_is_cleared(session, corpus, tmp_path)
     manifest = json.loads((tmp_path / "shards" / "manifest.json").read_text())
     listed = {file["name"] for shard in manifest["shards"] for file in shard["files"]}
     assert {path.name for path in (tmp_path / "shards").glob("shard-*")} == listed
-    assert manifest["eos"]["appended"]
+    assert manifest["around"]["after"]
 
 
 def test_invalid_utf8_is_counted_or_refused(session, tmp_path):

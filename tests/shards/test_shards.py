@@ -7,78 +7,99 @@ import pytest
 
 from shardpiece import storage
 from shardpiece.corpus.splits import Split
-from shardpiece.errors import FormatError, OutputError, ShardpieceError
+from shardpiece.errors import ConfigError, FormatError, OutputError, ShardpieceError
 from shardpiece.shards import manifest as manifests
+from shardpiece.shards.builder import ShardBuilder, ShardLayout, finish_formats
+from shardpiece.shards.formats.base import ShardSpec, TokenBatch, smallest_dtype
 from shardpiece.shards.plan import plan_shards
-from shardpiece.shards.readers import iter_documents
-from shardpiece.shards.writers import TokenBatch, token_dtype, write_shard
+from shardpiece.shards.readers import iter_rows
 
 
 def batches():
-    yield TokenBatch(pa.array(["a", "b"]), np.array([1, 2, 3], np.int32), np.array([0, 2, 3]))
-    yield TokenBatch(pa.array(["c", None]), np.array([], np.int32), np.array([0, 0, 0]))
-    yield TokenBatch(pa.array(["d"]), np.array([65535, 0], np.int32), np.array([0, 2]))
+    yield TokenBatch(np.array([1, 2, 3], np.int32), np.array([0, 2, 3]), pa.array(["a", "b"]))
+    yield TokenBatch(np.array([], np.int32), np.array([0, 0, 0]), pa.array(["c", None]))
+    yield TokenBatch(np.array([65535, 0], np.int32), np.array([0, 2]), pa.array(["d"]))
 
 
 DOCUMENTS = [[1, 2], [3], [], [], [65535, 0]]
 
 
-def manifest_for(files, shard_format, vocab_size):
-    shard = {"name": "shard-00000", "documents": 5, "files": [file.as_dict() for file in files]}
-    dtype = token_dtype(vocab_size).name
-    return {"shard_format": shard_format, "vocab_size": vocab_size, "dtype": dtype, "shards": [shard]}
+def write(directory, shard_formats, vocab_size, batches) -> dict:
+    """A shard directory's manifest, as far as readers look at it."""
+    layout = ShardLayout(tuple(shard_formats), ShardSpec(vocab_size))
+    builder = ShardBuilder(str(directory), "shard-00000", layout)
+    try:
+        for batch in batches:
+            builder.add(batch)
+        shards = [builder.finish()]
+    except BaseException:
+        builder.discard()
+        raise
+    described = finish_formats(str(directory), shards, layout)
+    return {"formats": described, "vocab_size": vocab_size, "tokenizer": "", "shards": shards}
 
 
 def test_parquet_layout(tmp_path):
-    files = write_shard(str(tmp_path), "shard-00000", "parquet", 65536, batches())
+    manifest = write(tmp_path, ["parquet"], 65536, batches())
     rows = pq.read_table(tmp_path / "shard-00000.parquet").to_pylist()
     assert [row["tokens"] for row in rows] == DOCUMENTS
     assert [row["n_tokens"] for row in rows] == [2, 1, 0, 0, 2]
     assert [row["id"] for row in rows] == ["a", "b", "c", None, "d"]
-    read = [(name, ids.tolist()) for name, ids in iter_documents(str(tmp_path), manifest_for(files, "parquet", 65536))]
+    read = [(row.id, row.tokens.tolist()) for row in iter_rows(str(tmp_path), manifest)]
     assert read == list(zip(["a", "b", "c", None, "d"], DOCUMENTS, strict=True))
-    assert files[0].checksum == storage.checksum(str(tmp_path / "shard-00000.parquet"))
-    assert files[0].bytes == (tmp_path / "shard-00000.parquet").stat().st_size
+    [file] = manifest["shards"][0]["files"]
+    assert file["checksum"] == storage.checksum(str(tmp_path / "shard-00000.parquet"))
+    assert file["bytes"] == (tmp_path / "shard-00000.parquet").stat().st_size
 
 
 @pytest.mark.parametrize(("vocab_size", "dtype"), [(65536, "<u2"), (65537, "<u4")])
 def test_bin_layout(tmp_path, vocab_size, dtype):
-    assert token_dtype(vocab_size) == np.dtype(dtype)
-    files = write_shard(str(tmp_path), "shard-00000", "bin", vocab_size, batches())
+    assert smallest_dtype(vocab_size) == np.dtype(dtype)
+    manifest = write(tmp_path, ["bin"], vocab_size, batches())
     assert np.fromfile(tmp_path / "shard-00000.bin", dtype).tolist() == [1, 2, 3, 65535, 0]
     assert np.load(tmp_path / "shard-00000.ends.npy").tolist() == [2, 3, 3, 3, 5]
-    read = [ids.tolist() for _, ids in iter_documents(str(tmp_path), manifest_for(files, "bin", vocab_size))]
-    assert read == DOCUMENTS
+    assert [row.tokens.tolist() for row in iter_rows(str(tmp_path), manifest)] == DOCUMENTS
+
+
+def test_several_formats_have_directories_of_their_names(tmp_path):
+    manifest = write(tmp_path, ["bin", "parquet"], 65536, batches())
+    assert sorted(storage.tree(str(tmp_path))) == [
+        "bin/shard-00000.bin", "bin/shard-00000.ends.npy", "parquet/shard-00000.parquet",
+    ]  # fmt: skip
+    assert manifests.files_of(manifest) == manifest["shards"][0]["files"]
+    for name in ("bin", "parquet"):
+        assert [row.tokens.tolist() for row in iter_rows(str(tmp_path), manifest, name)] == DOCUMENTS
+    assert [row.id for row in iter_rows(str(tmp_path), manifest)] == ["a", "b", "c", None, "d"]
+    with pytest.raises(ConfigError, match="no shards of format 'npy' here; there are: bin, parquet"):
+        list(iter_rows(str(tmp_path), manifest, "npy"))
 
 
 @pytest.mark.parametrize("shard_format", ["parquet", "bin"])
 def test_an_id_beyond_the_vocabulary_is_never_written(tmp_path, shard_format):
     with pytest.raises(ShardpieceError, match="outside the vocabulary"):
-        write_shard(str(tmp_path), "shard-00000", shard_format, 65535, batches())
+        write(tmp_path, [shard_format], 65535, batches())
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("shard_format", ["parquet", "bin"])
 def test_an_empty_shard_is_a_valid_file(tmp_path, shard_format):
-    files = write_shard(str(tmp_path), "shard-00000", shard_format, 300, iter([]))
-    manifest = manifest_for(files, shard_format, 300)
-    manifest["shards"][0]["documents"] = 0
-    assert list(iter_documents(str(tmp_path), manifest)) == []
+    manifest = write(tmp_path, [shard_format], 300, [])
+    assert list(iter_rows(str(tmp_path), manifest)) == []
 
 
 def test_damage_is_named(tmp_path):
-    files = write_shard(str(tmp_path), "shard-00000", "bin", 300, iter([next(batches())]))
-    manifest = manifest_for(files, "bin", 300)
+    manifest = write(tmp_path, ["bin"], 300, [next(batches())])
+    manifest["shards"][0]["documents"] = 5
     with pytest.raises(FormatError, match="2 documents, the manifest says 5"):
-        list(iter_documents(str(tmp_path), manifest))
+        list(iter_rows(str(tmp_path), manifest))
     (tmp_path / "shard-00000.bin").write_bytes(b"\x01\x00")
     with pytest.raises(FormatError, match=r"shard-00000\.bin .* it was changed"):
-        list(iter_documents(str(tmp_path), manifest))
+        list(iter_rows(str(tmp_path), manifest))
     (tmp_path / "shard-00000.bin").unlink()
     with pytest.raises(FormatError, match="shard-00000: cannot be read"):
-        list(iter_documents(str(tmp_path), manifest))
+        list(iter_rows(str(tmp_path), manifest))
     with pytest.raises(FormatError, match="unknown shard format"):
-        list(iter_documents(str(tmp_path), manifest | {"shard_format": "tar"}))
+        list(iter_rows(str(tmp_path), manifest | {"formats": {"tar": {"files": []}}}))
     with pytest.raises(FormatError, match="no finished shards here"):
         manifests.read_manifest(str(tmp_path))
 
@@ -110,9 +131,9 @@ def test_a_failed_write_leaves_nothing(tmp_path):
 
 
 def test_journal_entries_count_only_while_they_hold(tmp_path):
-    files = write_shard(str(tmp_path), "shard-00000", "bin", 300, iter([next(batches())]))
+    files = write(tmp_path, ["bin"], 300, [next(batches())])["shards"][0]["files"]
     counts = ("documents", "null_documents", "empty_documents", "replaced_documents", "bytes", "tokens")
-    entry = {"name": "shard-00000", "key": "k", "files": [file.as_dict() for file in files], "sources": []}
+    entry = {"name": "shard-00000", "key": "k", "files": files, "sources": []}
     entry |= dict.fromkeys(counts, 0)
     path = manifests.journal_path(str(tmp_path), "shard-00000")
     assert manifests.read_journal_entry(str(tmp_path), "shard-00000", "k") is None

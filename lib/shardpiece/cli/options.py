@@ -50,7 +50,7 @@ KEYS = {
     "tokenizer_pretokenizer": "encode.tokenizer_pretokenizer",
     "base_pretokenizer": "train.continue_pretokenizer",
     "shards_output": "encode.output",
-    "shard_format": "encode.format",
+    "shard_formats": "encode.format",
     "append_eos": "encode.append_eos",
     "special_tokens_in_text": "encode.special_tokens_in_text",
     "run_output": "output",

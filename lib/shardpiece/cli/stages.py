@@ -85,7 +85,13 @@ def train(config_path, settings, **flags):
 @click.option("--tokenizer", metavar="TOKENIZER", help=options.TOKENIZER_HELP)
 @options.pretokenizer_of_file("--tokenizer-pretokenizer")
 @click.option("--output", "shards_output", metavar="SHARDS", help="Directory of the shards.")
-@click.option("--format", "shard_format", metavar="FORMAT", help="parquet (default) or bin.")
+@click.option(
+    "--format",
+    "shard_formats",
+    multiple=True,
+    metavar="FORMAT",
+    help="parquet (default), bin, ..; several in one pass, each in a directory of its name.",
+)
 @click.option("--append-eos", is_flag=True, help="End every document with the end-of-text token.")
 @click.option(
     "--special-tokens-in-text",

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from shardpiece import storage
 from shardpiece.config import EncodeConfig, JobConfig
 from shardpiece.corpus.sources import list_files
-from shardpiece.corpus.splits import Columns, plan_input
+from shardpiece.corpus.splits import Columns, InputPlan, plan_input
 from shardpiece.errors import ConfigError
 from shardpiece.pipeline.encode_task import OUTPUT, STATISTICS, EncodeTask, Encoding, WorkerTokenizer
 from shardpiece.pipeline.kernels import prepare_encoding
@@ -23,8 +23,9 @@ from shardpiece.pipeline.session import collect, job_errors
 from shardpiece.pipeline.tasks import RESULT_SCHEMA, Counters, plan_key, run_tasks
 from shardpiece.pipeline.warm_words import WarmWords, warm_words
 from shardpiece.shards import manifest as manifests
+from shardpiece.shards.builder import ShardLayout, finish_formats
+from shardpiece.shards.formats.base import ShardSpec
 from shardpiece.shards.plan import plan_shards
-from shardpiece.shards.writers import shard_dtype
 from shardpiece.tokenizer import packed
 from shardpiece.tokenizer.loading import load
 from shardpiece.tokenizer.sampling import Sampling
@@ -46,21 +47,23 @@ def encode(session: Callable[[], SparkSession], config: JobConfig, words: str | 
     before, after = _around(settings, tokenizer, eos)
     sampling = _sampling(settings, tokenizer)
     encoding = Encoding(settings.special_tokens_in_text, before, after, settings.empty_documents == "keep", sampling)
+    layout = ShardLayout(tuple(settings.format), ShardSpec(tokenizer.vocab_size, tokenizer.fingerprint, eos_id=eos))
+    layout.check()
     columns = Columns(config.text_column, id=config.id_column)
     plan = plan_input(list_files(config.input), columns)
     shards = plan_shards(plan.splits, int(settings.shard_size))
     key = plan_key(
         stage="encode",
         tokenizer=tokenizer.fingerprint,
-        format=settings.format,
-        eos=eos,
+        format=list(layout.formats),
+        around=[before, after],
         empty_documents=settings.empty_documents,
         special_tokens_in_text=settings.special_tokens_in_text,
         invalid_utf8=config.invalid_utf8,
         columns=[config.text_column, config.id_column],
         input=plan.ledger(),
         shards=[len(shard.splits) for shard in shards],
-        **_options(settings, encoding),
+        **_options(encoding),
     )
     finished = OUTPUT.finished(output, key, config.overwrite)
     if finished is not None:
@@ -68,19 +71,19 @@ def encode(session: Callable[[], SparkSession], config: JobConfig, words: str | 
         return _report(finished, 0.0, skipped=True)
     OUTPUT.check(output, config.input, plan.files)
     worker = WorkerTokenizer(packed.pack(tokenizer), _words(settings, tokenizer, words), int(settings.cache_bytes))
-    prepare_encoding(worker.without_words(), shard_dtype(settings.format, tokenizer.vocab_size), sampling)
+    prepare_encoding(worker.without_words(), layout.dtype(), sampling)
     spark = session()
     OUTPUT.start(output, key, resume=True)
 
     log(
         f"encode: {len(plan.files):,} files, {plan.text_bytes / 1e6:,.1f} MB of text, "
-        f"{len(shards):,} shards of {settings.format}"
+        f"{len(shards):,} shards of {', '.join(layout.formats)}"
     )
-    if config.id_column and settings.format == "bin":
-        log("encode: bin has no place for document ids, id_column is not used")
+    if config.id_column and not layout.carries("ids"):
+        log(f"encode: {', '.join(layout.formats)} has no place for document ids, id_column is not used")
     counters = Counters.create(spark)
     task = EncodeTask(
-        spark.sparkContext.broadcast(shards), columns, config.invalid_utf8, output, key, settings.format, encoding,
+        spark.sparkContext.broadcast(shards), columns, config.invalid_utf8, output, key, layout, encoding,
         spark.sparkContext.broadcast(worker), worker.key, counters,
     )  # fmt: skip
     results_frame = spark.range(0, len(shards), 1, max(1, len(shards))).mapInArrow(run_tasks(task), RESULT_SCHEMA)
@@ -90,7 +93,7 @@ def encode(session: Callable[[], SparkSession], config: JobConfig, words: str | 
     resumed = sum(result.pop("resumed") for result in results)
     if resumed:
         log(f"encode: {resumed:,} of {len(shards):,} shards were finished by an earlier run")
-    manifest = _manifest(config, tokenizer, key, eos, encoding, plan, results)
+    manifest = _manifest(config, tokenizer, key, encoding, layout, plan, results)
     OUTPUT.finish(output, manifest)
     if manifest["totals"]["replaced_documents"]:
         log(f"encode: {manifest['totals']['replaced_documents']:,} documents had invalid UTF-8, replaced with U+FFFD")
@@ -117,14 +120,9 @@ def _sampling(settings: EncodeConfig, tokenizer: Tokenizer) -> Sampling | None:
     return None if sampling.deterministic else sampling
 
 
-def _options(settings: EncodeConfig, encoding: Encoding) -> dict:
+def _options(encoding: Encoding) -> dict:
     """What goes into plan key and manifest when it is not as by default."""
-    options: dict = {}
-    if settings.add_special_tokens:
-        options["around"] = {"before": list(encoding.before), "after": list(encoding.after)}
-    if encoding.sampling is not None:
-        options["sampling"] = asdict(encoding.sampling)
-    return options
+    return {} if encoding.sampling is None else {"sampling": asdict(encoding.sampling)}
 
 
 def _words(settings: EncodeConfig, tokenizer: Tokenizer, own: str | None) -> WarmWords | None:
@@ -134,10 +132,19 @@ def _words(settings: EncodeConfig, tokenizer: Tokenizer, own: str | None) -> War
     return warm_words(storage.absolute(path), tokenizer, int(settings.cache_bytes), settings.warm_words is not None)
 
 
-def _manifest(config, tokenizer, key, eos, encoding, plan, results) -> dict:
+def _manifest(
+    config: JobConfig,
+    tokenizer: Tokenizer,
+    key: str,
+    encoding: Encoding,
+    layout: ShardLayout,
+    plan: InputPlan,
+    results: list[dict],
+) -> dict:
     shards = sorted(results, key=lambda result: result["name"])
     for shard in shards:
         del shard["key"]
+    described = finish_formats(storage.absolute(config.shards_path), shards, layout)
     return {
         "format": manifests.FORMAT,
         "version": manifests.VERSION,
@@ -145,10 +152,9 @@ def _manifest(config, tokenizer, key, eos, encoding, plan, results) -> dict:
         "tokenizer": tokenizer.fingerprint,
         "engine": tokenizer.engine.fingerprint,
         "vocab_size": tokenizer.vocab_size,
-        "shard_format": config.encode.format,
-        "dtype": shard_dtype(config.encode.format, tokenizer.vocab_size).name,
-        "eos": {"appended": eos is not None, "id": eos},
-        **_options(config.encode, encoding),
+        "formats": described,
+        "around": {"before": list(encoding.before), "after": list(encoding.after)},
+        **_options(encoding),
         "empty_documents": config.encode.empty_documents,
         "special_tokens_in_text": config.encode.special_tokens_in_text,
         "invalid_utf8": config.invalid_utf8,

@@ -15,22 +15,34 @@ from shardpiece.pipeline.outputs import OutputKind
 from shardpiece.pipeline.tasks import Counters, document_errors, plain_values, read_documents, result_batch
 from shardpiece.pipeline.warm_words import WarmWords
 from shardpiece.shards import manifest as manifests
+from shardpiece.shards.builder import ShardBuilder, ShardLayout
+from shardpiece.shards.formats import FORMATS
+from shardpiece.shards.formats.base import TokenBatch
 from shardpiece.shards.plan import Shard
 from shardpiece.shards.token_buffer import TokenBuffer
-from shardpiece.shards.writers import TokenBatch, shard_dtype, write_shard
 from shardpiece.text.documents import Documents
 from shardpiece.tokenizer import packed
 from shardpiece.tokenizer.sampling import Sampling, document_keys
 from shardpiece.tokenizer.tokenizer import Tokenizer
 
 STATISTICS = ("documents", "null_documents", "empty_documents", "replaced_documents", "bytes", "tokens")
+
+
+def _file_names() -> str:
+    """A regular expression of the names in a shard directory, those of formats' own directories among them."""
+    suffixes = "|".join(suffix for format in FORMATS.values() for suffix in format.suffixes)
+    extras = [extra for format in FORMATS.values() for extra in format.extras]
+    names = "|".join([rf"shard-\d{{5,}}(?:\.\d{{3,}})?(?:{suffixes})", *extras])
+    return rf"(?:(?:{'|'.join(FORMATS)})/)?(?:{names})|{manifests.JOURNAL}/.*"
+
+
 OUTPUT = OutputKind(
     what="shards",
     manifest=manifests.MANIFEST,
-    names=rf"shard-\d{{5,}}\.(?:parquet|bin|ends\.npy)|{manifests.JOURNAL}",
+    names=_file_names(),
     read=manifests.read_manifest,
     key=lambda manifest: manifest["key"],
-    files=lambda manifest: [file for shard in manifest["shards"] for file in shard["files"]],
+    files=manifests.files_of,
 )
 # Text that is split, encoded and copied in one go: its words and ids are still in the processor's cache for the next step.
 _CHUNK_BYTES = 1 << 20
@@ -81,7 +93,7 @@ class EncodeTask:
     invalid_utf8: str
     output: str
     key: str
-    shard_format: str
+    layout: ShardLayout
     encoding: Encoding
     tokenizer: Broadcast  # of WorkerTokenizer
     tokenizer_key: str  # its ``key``
@@ -102,56 +114,61 @@ class EncodeTask:
     def _encode(self, shard: Shard) -> dict:
         tokenizer = worker_tokenizer(self.tokenizer_key, self.tokenizer)
         statistics = dict.fromkeys(STATISTICS, 0)
-        batches = self._batches(shard, tokenizer, statistics)
-        files = write_shard(self.output, shard.name, self.shard_format, tokenizer.vocab_size, batches)
-        return {
-            "name": shard.name,
-            "key": self.key,
-            "files": [file.as_dict() for file in files],
-            **statistics,
-            "sources": shard.sources(),
-        }
+        builder = ShardBuilder(self.output, shard.name, self.layout)
+        try:
+            for batch in encoded_batches(self, shard, tokenizer, statistics):
+                builder.add(batch)
+            written = builder.finish()
+        except BaseException:
+            builder.discard()
+            raise
+        return {"key": self.key, **statistics, **written, "sources": shard.sources()}
 
-    def _batches(self, shard: Shard, tokenizer: Tokenizer, statistics: dict[str, int]) -> Iterator[TokenBatch]:
-        encoding = self.encoding
-        dtype = shard_dtype(self.shard_format, tokenizer.vocab_size)
-        for split, row, batch, documents in read_documents(shard.splits, self.columns, self.invalid_utf8):
-            buffer = TokenBuffer(
-                dtype, tokenizer.vocab_size, encoding.before, encoding.after, encoding.keep_empty,
-                len(documents), documents.size,
-            )  # fmt: skip
-            ids = keys = None
-            if self.shard_format != "bin" or encoding.sampling is not None:
-                ids = self._ids(split, row, batch)
-            if encoding.sampling is not None:
-                keys = _keys(split, row, ids, encoding.sampling)
-            for first, chunk in chunks(documents):
-                chunk_keys = None if keys is None else keys[first : first + len(chunk)]
-                with document_errors(split, row + first):
-                    tokens, offsets = tokenizer.encode_documents(
-                        chunk, encoding.special_tokens_in_text, encoding.sampling, chunk_keys
-                    )
-                buffer.add(tokens, offsets, chunk.offsets)
-            tokens, offsets = buffer.take()
-            if ids is not None and not encoding.keep_empty:
-                ids = ids.filter(pa.array(np.diff(documents.offsets) > 0))
-            statistics["documents"] += len(offsets) - 1
-            statistics["null_documents"] += documents.nulls
-            statistics["empty_documents"] += documents.empty
-            statistics["replaced_documents"] += documents.replaced
-            statistics["bytes"] += documents.size
-            statistics["tokens"] += len(tokens)
-            self.counters.documents.add(len(documents))
-            self.counters.bytes.add(documents.size)
-            self.counters.tokens.add(len(tokens))
-            yield TokenBatch(ids, tokens, offsets)
 
-    def _ids(self, split: Split, row: int, batch: pa.RecordBatch) -> pa.Array:
-        """The id column as strings, or FILE:ROW."""
-        if self.columns.id:
-            return plain_values(split, batch, self.columns.id)
-        rows = pa.array(np.arange(row, row + batch.num_rows)).cast(pa.string())
-        return pc.binary_join_element_wise(pa.scalar(split.path), rows, ":")
+def encoded_batches(
+    task: EncodeTask, shard: Shard, tokenizer: Tokenizer, statistics: dict[str, int]
+) -> Iterator[TokenBatch]:
+    """The documents of a shard's splits, encoded; adds them up in ``statistics``."""
+    encoding, counters = task.encoding, task.counters
+    dtype = task.layout.dtype()
+    for split, row, batch, documents in read_documents(shard.splits, task.columns, task.invalid_utf8):
+        buffer = TokenBuffer(
+            dtype, tokenizer.vocab_size, encoding.before, encoding.after, encoding.keep_empty,
+            len(documents), documents.size,
+        )  # fmt: skip
+        ids = keys = None
+        if task.layout.carries("ids") or encoding.sampling is not None:
+            ids = document_ids(split, row, batch, task.columns)
+        if encoding.sampling is not None:
+            keys = _keys(split, row, ids, encoding.sampling)
+        for first, chunk in chunks(documents):
+            chunk_keys = None if keys is None else keys[first : first + len(chunk)]
+            with document_errors(split, row + first):
+                tokens, offsets = tokenizer.encode_documents(
+                    chunk, encoding.special_tokens_in_text, encoding.sampling, chunk_keys
+                )
+            buffer.add(tokens, offsets, chunk.offsets)
+        tokens, offsets = buffer.take()
+        if ids is not None and not encoding.keep_empty:
+            ids = ids.filter(pa.array(np.diff(documents.offsets) > 0))
+        statistics["documents"] += len(offsets) - 1
+        statistics["null_documents"] += documents.nulls
+        statistics["empty_documents"] += documents.empty
+        statistics["replaced_documents"] += documents.replaced
+        statistics["bytes"] += documents.size
+        statistics["tokens"] += len(tokens)
+        counters.documents.add(len(documents))
+        counters.bytes.add(documents.size)
+        counters.tokens.add(len(tokens))
+        yield TokenBatch(tokens, offsets, ids)
+
+
+def document_ids(split: Split, row: int, batch: pa.RecordBatch, columns: Columns) -> pa.Array:
+    """The id column as strings, or FILE:ROW."""
+    if columns.id:
+        return plain_values(split, batch, columns.id)
+    rows = pa.array(np.arange(row, row + batch.num_rows)).cast(pa.string())
+    return pc.binary_join_element_wise(pa.scalar(split.path), rows, ":")
 
 
 def _keys(split: Split, row: int, ids: pa.Array, sampling: Sampling) -> np.ndarray:

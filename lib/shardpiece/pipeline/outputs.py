@@ -5,7 +5,7 @@ written last, replaces it. Only a directory with one of the two is ever cleared,
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from shardpiece import storage
@@ -20,7 +20,7 @@ STARTED = "_started.json"
 @dataclass(frozen=True)
 class OutputKind:
     """``what``: its name in messages; ``manifest``: the file that is written last; ``names``: regular expression of
-    the other names it writes; ``read``: the manifest of a directory; ``key``: the plan key in it; ``files``: the
+    the other names it writes, those in directories below with these; ``read``: the manifest of a directory; ``key``: the plan key in it; ``files``: the
     entries (name, bytes) of the files it lists."""
 
     what: str
@@ -83,7 +83,7 @@ class OutputKind:
         storage.write_bytes(storage.join(directory, STARTED), storage.pretty_json({"writing": self.what, "key": key}))
         storage.remove(storage.join(directory, self.manifest))
         if not (resume and same):
-            self._remove(directory, names)
+            self._remove(directory, storage.tree(directory))
 
     def still_ours(self, directory: str, key: str) -> None:
         """Raises OutputError when another run has taken the directory over in the meantime."""
@@ -103,12 +103,14 @@ class OutputKind:
         storage.write_bytes(storage.join(directory, self.manifest), storage.pretty_json(manifest))
         storage.remove(storage.join(directory, STARTED))
         listed = {file["name"] for file in self.files(manifest)}
-        self._remove(directory, [name for name in storage.list_names(directory) if name not in listed], keep="_journal")
+        self._remove(directory, [name for name in storage.tree(directory) if name not in listed], keep="_journal/")
 
-    def _remove(self, directory: str, names: list[str], keep: str = "") -> None:
+    def _remove(self, directory: str, names: Iterable[str], keep: str | None = None) -> None:
+        ours = re.compile(rf"(?:{self.names})(?:\.[0-9a-f]{{12}}\.tmp)?")
         for name in names:
-            if name not in (keep, self.manifest) and re.fullmatch(rf"(?:{self.names})(?:\.[0-9a-f]{{12}}\.tmp)?", name):
+            if name != self.manifest and not (keep and name.startswith(keep)) and ours.fullmatch(name):
                 storage.remove(storage.join(directory, name))
+        storage.remove_empty(directory)
 
     def _started_key(self, directory: str) -> str | None:
         try:
@@ -117,7 +119,7 @@ class OutputKind:
             return None
 
     def _whole(self, directory: str, manifest: dict) -> bool:
-        sizes = storage.sizes(directory)
+        sizes = storage.tree(directory)
         for file in self.files(manifest):
             if sizes.get(file["name"]) != file["bytes"]:
                 log(f"{directory}: {file['name']} is missing or has another size than {self.manifest} says, made again")

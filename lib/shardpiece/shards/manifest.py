@@ -7,11 +7,12 @@ key of the plan it belongs to.
 
 from shardpiece import storage
 from shardpiece.errors import FormatError
+from shardpiece.shards.formats.base import ShardSpec
 
 MANIFEST = "manifest.json"
 JOURNAL = "_journal"
 FORMAT = "shardpiece-shards"
-VERSION = 1
+VERSION = 2
 
 
 _ENTRY_KEYS = {
@@ -42,10 +43,18 @@ def read_journal_entry(directory: str, name: str, key: str) -> dict | None:
 
 def around(manifest: dict) -> tuple[list[int], list[int]]:
     """The ids in front of and behind every document's text."""
-    if "around" in manifest:
-        return manifest["around"].get("before"), manifest["around"].get("after")
-    eos = manifest["eos"]
-    return [], [eos.get("id")] if eos.get("appended") else []
+    return manifest["around"].get("before"), manifest["around"].get("after")
+
+
+def files_of(manifest: dict) -> list[dict]:
+    """The entries of all files that a manifest lists."""
+    own = [file for described in manifest["formats"].values() for file in described["files"]]
+    return [*(file for shard in manifest["shards"] for file in shard["files"]), *own]
+
+
+def spec_of(manifest: dict) -> ShardSpec:
+    """What the formats have to know to read the shards."""
+    return ShardSpec(manifest["vocab_size"], manifest["tokenizer"])
 
 
 def read_manifest(directory: str) -> dict:
@@ -55,18 +64,19 @@ def read_manifest(directory: str) -> dict:
         raise FormatError(
             f"{directory}: no finished shards here ({MANIFEST} is missing). Make them with: shardpiece encode"
         )
-    keys = {"key": str, "tokenizer": str, "vocab_size": int, "shard_format": str, "dtype": str, "eos": dict,
-            "totals": dict, "shards": list}  # fmt: skip
+    keys = {"key": str, "tokenizer": str, "vocab_size": int, "formats": dict, "around": dict, "totals": dict,
+            "shards": list}  # fmt: skip
     manifest = storage.read_manifest(path, FORMAT, VERSION, keys)
-    if not isinstance(manifest.get("around", {}), dict):
-        raise FormatError(f"{path}: damaged ('around' is not a dict)")
     ids = around(manifest)
     if not all(isinstance(part, list) and all(type(i) is int for i in part) for part in ids):
-        raise FormatError(f"{path}: damaged ('eos' or 'around' holds what is no id)")
+        raise FormatError(f"{path}: damaged ('around' holds what is no id)")
     for shard in manifest["shards"]:
         if not isinstance(shard, dict) or not {"name", "documents", "tokens", "files"} <= set(shard):
             raise FormatError(f"{path}: damaged ('shards' has an incomplete entry)")
-        for file in shard["files"]:
-            if not isinstance(file, dict) or not {"name", "bytes", "checksum"} <= set(file):
-                raise FormatError(f"{path}: damaged (shard {shard['name']} has an incomplete file)")
+    for name, described in manifest["formats"].items():
+        if not isinstance(described, dict) or not isinstance(described.get("files"), list):
+            raise FormatError(f"{path}: damaged ('formats' has an incomplete entry for {name})")
+    for file in files_of(manifest):
+        if not isinstance(file, dict) or not {"name", "bytes", "checksum", "format"} <= set(file):
+            raise FormatError(f"{path}: damaged (a shard or format has an incomplete file)")
     return manifest

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from shardpiece import storage
 from shardpiece.errors import FormatError
 from shardpiece.shards.manifest import around, read_manifest
-from shardpiece.shards.readers import iter_documents
+from shardpiece.shards.readers import iter_rows
 from shardpiece.tokenizer.tokenizer import Tokenizer
 
 
@@ -23,7 +23,7 @@ def decoded_documents(directory: str, tokenizer: Tokenizer) -> Iterator[tuple[st
             f"this one is {tokenizer.fingerprint[:12]}…: decode with the one that wrote the shards"
         )
     before, after = around(manifest)
-    for name, tokens in iter_documents(directory, manifest):
+    for name, tokens, _ in iter_rows(directory, manifest):
         end = len(tokens) - len(after)
         if end < len(before) or tokens[: len(before)].tolist() != before or tokens[end:].tolist() != after:
             said = (
