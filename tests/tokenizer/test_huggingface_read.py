@@ -219,6 +219,7 @@ REFUSED = [
     ({"added_tokens": [], "model": {"type": "BPE", "vocab": {"a": 0, "b": 1}, "merges": ["a b"], "unk_token": None}}, "not in the vocabulary"),
     ({"model": {"type": "BPE", "vocab": {"a": 0, "b": 0}, "merges": []}}, "the same id 0"),
     ({"model": []}, "damaged"),
+    ({"normalizer": {"type": "Strip", "strip_left": True, "strip_right": True}, "added_tokens": [{"content": "  ", "id": 19, "lstrip": False, "rstrip": False, "single_word": False, "normalized": True, "special": True}]}, "nothing is left"),
 ]  # fmt: skip
 
 

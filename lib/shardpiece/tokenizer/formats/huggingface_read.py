@@ -5,7 +5,7 @@ import json
 from shardpiece.errors import ConfigError, FormatError, one_line
 from shardpiece.text.engine import TextEngine
 from shardpiece.text.normalizers import Normalizer, normalizer
-from shardpiece.tokenizer.added_tokens import AddedToken
+from shardpiece.tokenizer.added_tokens import AddedToken, AddedTokenCutter
 from shardpiece.tokenizer.formats import (
     huggingface_decoder,
     huggingface_models,
@@ -49,6 +49,7 @@ def from_content(content: dict) -> Tokenizer:
     _check_first(rule, split)
     byte_level = split.byte_level and huggingface_read_models.spells_bytes(model_config, texts)
     tokens = _added_tokens(content.get("added_tokens") or [], texts, spelled_normalizer)
+    AddedTokenCutter(tokens, rule)  # raises for those that cannot be found
     model = huggingface_read_models.read(
         model_config,
         texts,
