@@ -2,6 +2,7 @@
 
 import tempfile
 import traceback
+from collections.abc import Iterable
 from importlib import import_module
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from tests.conformance.references import (
     Encoded,
     Peer,
     Reference,
+    SentencePiece,
     Tiktoken,
     bert,
     gpt2_files,
@@ -119,6 +121,45 @@ def one_format(
             before["token"],
             strings,
         )
+
+
+def written_peers(comparison: Comparison, directory: Path) -> dict[str, Peer]:
+    """By format, the reference library with what was written for it; formats that cannot say the tokenizer are not there."""
+    peers = {}
+    for kind in WRITERS:
+        content = written(kind, comparison.tokenizer)
+        if isinstance(content, str):
+            continue
+        path = directory / kind
+        path.mkdir()
+        for name, raw in content.items():
+            (path / name).write_bytes(raw)
+        peer = loaded_by_reference(kind, path / next(iter(content)), comparison.peer, comparison.tokenizer)
+        if peer is not None:
+            peers[kind] = peer
+    return peers
+
+
+def whole(comparison: Comparison, lossless: bool, batches: Iterable[list[str]]) -> None:
+    """Every text of the corpora through each written file and its library, and back from ids to text."""
+    with tempfile.TemporaryDirectory() as directory:
+        peers = written_peers(comparison, Path(directory))
+    for strings in batches:
+        encoded = ours(comparison.tokenizer, strings, "text")
+        mine = digests(encoded)
+        for kind, peer in peers.items():
+            found = peer.encode(strings, "text")
+            wrong = np.flatnonzero((digests(found) != mine).any(axis=1)).tolist()
+            worst = sorted(wrong, key=lambda i: len(strings[i]))[: comparison.show]
+            section = f"corpus, written as {kind}"
+            comparison.report.add(
+                section, len(strings),
+                [Difference(section, "text", strings[i], tuple(encoded[i]), tuple(found[i])) for i in worst], len(wrong),
+            )  # fmt: skip
+        if lossless:
+            comparison.lossless("corpus, lossless", strings, "text")
+        if isinstance(comparison.peer, SentencePiece):
+            comparison.decoding("corpus, decoded", [encoded[i] for i in range(len(encoded))])
 
 
 def read_again(

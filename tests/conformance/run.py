@@ -17,7 +17,7 @@ from tests.conformance.references import REFERENCES, Reference, Tokenizers
 from tests.conformance.texts import Adversary
 from tests.conftest import SHARED
 
-SECTIONS = ("vectors", "adversarial", "special", "codepoints", "corpus", "decode", "bytes", "files")
+SECTIONS = ("vectors", "adversarial", "special", "codepoints", "corpus", "decode", "bytes", "files", "whole")
 
 
 def adversary(comparison: Comparison) -> Adversary:
@@ -84,6 +84,11 @@ def in_bytes(comparison: Comparison, count: int) -> None:
         comparison.lossless("lossless", [*strings, *texts.fuzzed_bytes(count, 1), *texts.sample(SHARED)], mode)
 
 
+def lossless_in_text(comparison: Comparison, reference: Reference) -> bool:
+    """Whether nothing is lost, not even white space beside the added tokens that take it along."""
+    return reference.lossless and not any(token.lstrip or token.rstrip for token in comparison.tokenizer.added_tokens)
+
+
 def run(reference: Reference, sections: list[str], count: int, kept: Kept, show: int, every: int = 1) -> Comparison:
     comparison = Comparison(reference.name, reference.load(SHARED), reference.peer(SHARED), kept, show)
     for section in sections:
@@ -115,6 +120,9 @@ def check(comparison: Comparison, reference: Reference, section: str, count: int
         case "files":
             strings = texts.sample(SHARED) + next(adversary(comparison).strings(min(count, 2000)))
             files.round_trip(comparison, reference, strings)
+        case "whole":
+            batches = itertools.islice(texts.corpus(SHARED), 0, None, every)
+            files.whole(comparison, lossless_in_text(comparison, reference), batches)
 
 
 def main() -> int:
