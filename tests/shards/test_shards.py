@@ -6,6 +6,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from shardpiece import storage
+from shardpiece.corpus.order import Validation
 from shardpiece.corpus.splits import Split
 from shardpiece.errors import ConfigError, FormatError, OutputError, ShardpieceError
 from shardpiece.shards import manifest as manifests
@@ -72,6 +73,49 @@ def test_several_formats_have_directories_of_their_names(tmp_path):
     assert [row.id for row in iter_rows(str(tmp_path), manifest)] == ["a", "b", "c", None, "d"]
     with pytest.raises(ConfigError, match="no shards of format 'npy' here; there are: bin, parquet"):
         list(iter_rows(str(tmp_path), manifest, "npy"))
+
+
+def test_documents_are_set_apart_for_validation(tmp_path):
+    ids = [f"d{i}" for i in range(40)]
+    validation = Validation(0.25, seed=3)
+    layout = ShardLayout(("bin", "parquet"), ShardSpec(100), validation)
+    shards = []
+    # The second shard has none for validation, the third none at all.
+    chosen = dict(zip(ids, validation.chosen(pa.array(ids)).tolist(), strict=True))
+    apart = [name for name in ids if chosen[name]]
+    rest = [name for name in ids if not chosen[name]]
+    parts = [ids[:30], rest[-5:], []]
+    for number, part in enumerate(parts):
+        builder = ShardBuilder(str(tmp_path), f"shard-{number:05}", layout)
+        for first in range(0, len(part), 7):
+            names = part[first : first + 7]
+            numbers = np.array([ids.index(name) for name in names], np.uint16)
+            builder.add(TokenBatch(np.repeat(numbers, 2), np.arange(len(names) + 1) * 2, pa.array(names)))
+        shards.append(builder.finish())
+    described = finish_formats(str(tmp_path), shards, layout)
+    manifest = {"formats": described, "vocab_size": 100, "tokenizer": "", "shards": shards}
+    assert sorted(storage.tree(str(tmp_path))) == sorted(
+        f"{format}/{split}/{name}"
+        for format, suffixes in (("bin", (".bin", ".ends.npy")), ("parquet", (".parquet",)))
+        for split, name in [
+            (split, shard + suffix)
+            for suffix in suffixes
+            for split, shard in (("train", "shard-00000"), ("train", "shard-00001"), ("validation", "shard-00000"))
+        ]
+    )
+    assert shards[0]["splits"].keys() == {"train", "validation"}
+    assert (shards[1]["splits"].keys(), shards[2]["splits"], shards[2]["files"]) == ({"train"}, {}, [])
+    assert {file["split"] for file in shards[1]["files"]} == {"train"}
+    assert shards[0]["documents"] == 30
+    for split, mine in (("train", rest), ("validation", apart)):
+        got = [row.id for row in iter_rows(str(tmp_path), manifest, "parquet", split)]
+        assert got == [name for part in parts for name in part if name in mine]
+        assert got
+        rows = [row.tokens.tolist() for row in iter_rows(str(tmp_path), manifest, "bin", split)]
+        assert rows == [[ids.index(name)] * 2 for name in got]
+    assert len(list(iter_rows(str(tmp_path), manifest))) == 35
+    with pytest.raises(ConfigError, match="no documents were set apart here"):
+        list(iter_rows(str(tmp_path / "x"), write(tmp_path / "x", ["bin"], 100, []), split="train"))
 
 
 @pytest.mark.parametrize("shard_format", ["parquet", "bin"])

@@ -15,7 +15,7 @@ from shardpiece.pipeline.outputs import OutputKind
 from shardpiece.pipeline.tasks import Counters, document_errors, plain_values, read_documents, result_batch
 from shardpiece.pipeline.warm_words import WarmWords
 from shardpiece.shards import manifest as manifests
-from shardpiece.shards.builder import ShardBuilder, ShardLayout
+from shardpiece.shards.builder import TRAIN, VALIDATION, ShardBuilder, ShardLayout
 from shardpiece.shards.formats import FORMATS
 from shardpiece.shards.formats.base import TokenBatch
 from shardpiece.shards.plan import Shard
@@ -33,7 +33,7 @@ def _file_names() -> str:
     suffixes = "|".join(suffix for format in FORMATS.values() for suffix in format.suffixes)
     extras = [extra for format in FORMATS.values() for extra in format.extras]
     names = "|".join([rf"shard-\d{{5,}}(?:\.\d{{3,}})?(?:{suffixes})", *extras])
-    return rf"(?:(?:{'|'.join(FORMATS)})/)?(?:{names})|{manifests.JOURNAL}/.*"
+    return rf"(?:(?:{'|'.join(FORMATS)})/)?(?:(?:{TRAIN}|{VALIDATION})/)?(?:{names})|{manifests.JOURNAL}/.*"
 
 
 OUTPUT = OutputKind(
