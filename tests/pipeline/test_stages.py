@@ -222,8 +222,8 @@ def test_another_run_that_takes_over_is_noticed(session, done, corpus, tmp_path,
     base, _, _ = done
     start = OutputKind.start
 
-    def start_and_lose(self, directory, key, resume=False):
-        start(self, directory, key, resume)
+    def start_and_lose(self, lock, key, resume=False):
+        start(self, lock, key, resume)
         (tmp_path / "shards" / "_started.json").write_text(json.dumps({"key": "of another run"}))
 
     monkeypatch.setattr(OutputKind, "start", start_and_lose)

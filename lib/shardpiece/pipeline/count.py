@@ -7,6 +7,7 @@ and writes a Parquet file. A row of Spark's per word instead took three times as
 
 import json
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 
 import numpy as np
@@ -67,6 +68,11 @@ def count(session: Callable[[], SparkSession], config: JobConfig) -> StageReport
 
     ``session`` is called, and Spark started, only when there is something to do.
     """
+    with ExitStack() as held:
+        return _count(session, config, held)
+
+
+def _count(session: Callable[[], SparkSession], config: JobConfig, held: ExitStack) -> StageReport:
     output = storage.absolute(config.words_path)
     columns = Columns(config.text_column, group=config.group_column)
     engine = TextEngine(*config.engine_to_count)
@@ -87,9 +93,10 @@ def count(session: Callable[[], SparkSession], config: JobConfig) -> StageReport
         log(f"count: {output} is done and unchanged, skipped")
         return _report(finished, 0.0, skipped=True)
     OUTPUT.check(output, config.input, plan.files)
+    lock = held.enter_context(OUTPUT.lock(output, key, config.overwrite))
     prepare_kernels(engine)
     spark = session()
-    OUTPUT.start(output, key)
+    OUTPUT.start(lock, key)
 
     # Small enough to keep every core busy to the end; the table does not depend on it.
     share = plan.text_bytes // (4 * max(2, spark.sparkContext.defaultParallelism)) + 1
@@ -136,7 +143,7 @@ def count(session: Callable[[], SparkSession], config: JobConfig) -> StageReport
         "input": plan.ledger(),
         "files": parts,
     }
-    OUTPUT.finish(output, manifest)
+    OUTPUT.finish(lock, manifest)
     if statistics["long_words"]:
         log(
             f"count: {statistics['long_words']:,} words of more than {config.count.max_word_bytes:,} bytes "

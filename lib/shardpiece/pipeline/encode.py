@@ -6,6 +6,7 @@ checksums show, is not written again.
 
 import json
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import asdict
 
 from pyspark.sql import SparkSession
@@ -38,6 +39,11 @@ def encode(session: Callable[[], SparkSession], config: JobConfig, words: str | 
     ``session`` is called, and Spark started, only when there is something to do. ``words``: a word table whose frequent
     words are likely to come, when the configuration names none; it may turn out not to be usable.
     """
+    with ExitStack() as held:
+        return _encode(session, config, words, held)
+
+
+def _encode(session: Callable[[], SparkSession], config: JobConfig, words: str | None, held: ExitStack) -> StageReport:
     settings = config.encode
     source = storage.absolute(config.tokenizer_source)
     output = storage.absolute(config.shards_path)
@@ -70,10 +76,11 @@ def encode(session: Callable[[], SparkSession], config: JobConfig, words: str | 
         log(f"encode: {output} is done and unchanged, skipped")
         return _report(finished, 0.0, skipped=True)
     OUTPUT.check(output, config.input, plan.files)
+    lock = held.enter_context(OUTPUT.lock(output, key, config.overwrite))
     worker = WorkerTokenizer(packed.pack(tokenizer), _words(settings, tokenizer, words), int(settings.cache_bytes))
     prepare_encoding(worker.without_words(), layout.dtype(), sampling)
     spark = session()
-    OUTPUT.start(output, key, resume=True)
+    OUTPUT.start(lock, key, resume=True)
 
     log(
         f"encode: {len(plan.files):,} files, {plan.text_bytes / 1e6:,.1f} MB of text, "
@@ -94,7 +101,7 @@ def encode(session: Callable[[], SparkSession], config: JobConfig, words: str | 
     if resumed:
         log(f"encode: {resumed:,} of {len(shards):,} shards were finished by an earlier run")
     manifest = _manifest(config, tokenizer, key, encoding, layout, plan, results)
-    OUTPUT.finish(output, manifest)
+    OUTPUT.finish(lock, manifest)
     if manifest["totals"]["replaced_documents"]:
         log(f"encode: {manifest['totals']['replaced_documents']:,} documents had invalid UTF-8, replaced with U+FFFD")
     return _report(manifest, progress.seconds)

@@ -2,16 +2,19 @@
 
 Before anything is written, ``_started.json`` marks the directory as ours and holds the key of the plan; the manifest,
 written last, replaces it. Only a directory with one of the two is ever cleared, and only of names that the stage writes.
+All of that happens under the directory's lock.
 """
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from shardpiece import storage
 from shardpiece.corpus.sources import inside
 from shardpiece.corpus.splits import InputFile
 from shardpiece.errors import FormatError, OutputError
+from shardpiece.lock import LOCK, RunLock, locked
 from shardpiece.pipeline.progress import log
 
 STARTED = "_started.json"
@@ -55,7 +58,7 @@ class OutputKind:
         """Raises OutputError when the directory holds what is not ours or one of the input ``files``, lies where the
         patterns of ``inputs`` read, or cannot be written."""
         names = storage.list_names(directory)
-        others = [name for name in names if not name.startswith(".shardpiece-")]
+        others = [name for name in names if not name.startswith((".shardpiece-", LOCK))]
         if others and self.manifest not in names and STARTED not in names:
             raise OutputError(
                 f"{directory}: not empty and not {self.what} (it holds {others[0]}). Choose another --output."
@@ -70,9 +73,18 @@ class OutputKind:
             )
         storage.check_writable(directory)
 
-    def start(self, directory: str, key: str, resume: bool = False) -> None:
-        """Mark the directory as ours and remove what an older run left; with ``resume``, keep what a run of the same
+    @contextmanager
+    def lock(self, directory: str, key: str, overwrite: bool) -> Iterator[RunLock]:
+        """Hold the directory's lock. Raises OutputError when another run holds it, and as ``finished``: what is there may
+        have been made since that was asked."""
+        with locked(directory, f"a run that makes {self.what}") as lock:
+            self.finished(directory, key, overwrite)
+            yield lock
+
+    def start(self, lock: RunLock, key: str, resume: bool = False) -> None:
+        """Mark the locked directory as ours and remove what an older run left; with ``resume``, keep what a run of the same
         plan left."""
+        directory = lock.directory
         names = storage.list_names(directory)
         same = STARTED in names and self._started_key(directory) == key
         if self.manifest in names and not same:
@@ -96,9 +108,11 @@ class OutputKind:
             pass
         raise OutputError(f"{directory}: another run has taken over this output; nothing was finished here")
 
-    def finish(self, directory: str, manifest: dict) -> None:
+    def finish(self, lock: RunLock, manifest: dict) -> None:
         """Write the manifest, then remove the mark and what the manifest does not list. Raises OutputError when
         another run has taken the directory over."""
+        directory = lock.directory
+        lock.check()
         self.still_ours(directory, self.key(manifest))
         storage.write_bytes(storage.join(directory, self.manifest), storage.pretty_json(manifest))
         storage.remove(storage.join(directory, STARTED))

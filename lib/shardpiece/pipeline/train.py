@@ -9,7 +9,7 @@ of the merges so far.
 import io
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 from shardpiece import storage
 from shardpiece.config import JobConfig
 from shardpiece.errors import FormatError, TrainingError
+from shardpiece.lock import RunLock
 from shardpiece.pipeline.checkpoint import CHECKPOINT_FILE, Checkpoint, read_checkpoint
 from shardpiece.pipeline.interrupt import stop_on_signal
 from shardpiece.pipeline.kernels import prepare_kernels, prepare_training
@@ -55,6 +56,11 @@ def train(config: JobConfig, session: Callable | None = None) -> StageReport:
 
     Raises KeyboardInterrupt after an interruption, when what there is has been written.
     """
+    with ExitStack() as held:
+        return _train(config, session, held)
+
+
+def _train(config: JobConfig, session: Callable | None, held: ExitStack) -> StageReport:
     source = storage.absolute(config.words_source)
     manifest = words.read_manifest(source)
     engine = TextEngine.from_spec(manifest["engine"])
@@ -89,6 +95,9 @@ def train(config: JobConfig, session: Callable | None = None) -> StageReport:
         return _report(finished[largest], 0.0, skipped=True)
     for path in outputs.values():
         OUTPUT.check(path)
+    locks = {
+        size: held.enter_context(OUTPUT.lock(path, keys[size], config.overwrite)) for size, path in outputs.items()
+    }
     prepare_kernels(engine)
     prepare_training(config.train)
     _say_what_is_text(config, manifest)
@@ -105,8 +114,8 @@ def train(config: JobConfig, session: Callable | None = None) -> StageReport:
 
     def start() -> None:
         """Nothing that is there is touched before there is something to put in its place."""
-        for size, path in outputs.items():
-            OUTPUT.start(path, keys[size], resume=initial is not None)
+        for size, lock in locks.items():
+            OUTPUT.start(lock, keys[size], resume=initial is not None)
 
     checkpoint = Checkpoint(outputs[largest], keys[largest], config.train.checkpoint_seconds, start)
     with _shown() as (on_progress, stop):
@@ -123,7 +132,7 @@ def train(config: JobConfig, session: Callable | None = None) -> StageReport:
         raise KeyboardInterrupt
     for size in sorted(outputs, reverse=True):
         tables = _checked_parts(source, manifest) if table is None else [table]
-        metadata = _write(trained, size, tables, outputs[size], keys[size], config.train.threads, checkpoint.start)
+        metadata = _write(trained, size, tables, locks[size], keys[size], config.train.threads, checkpoint.start)
         finished[size] = metadata
     return _report(finished[largest], time.monotonic() - began, figures=trained.figures)
 
@@ -169,7 +178,13 @@ def _train_on_cluster(config: JobConfig, engine, manifest, source, session, moni
 
 
 def _write(
-    trained: Trained, size: int, tables: Iterable[words.WordTable], output: str, key: str, threads: int, start: Callable
+    trained: Trained,
+    size: int,
+    tables: Iterable[words.WordTable],
+    lock: RunLock,
+    key: str,
+    threads: int,
+    start: Callable,
 ) -> dict:
     """The artifact of one size; returns its metadata."""
     tokenizer = trained.tokenizers[size]
@@ -185,9 +200,9 @@ def _write(
     del files[artifact.METADATA_FILE]
     start()
     for name, content in files.items():
-        storage.write_bytes(storage.join(output, name), content)
+        storage.write_bytes(storage.join(lock.directory, name), content)
     metadata = artifact.metadata(tokenizer, files)
-    OUTPUT.finish(output, metadata)
+    OUTPUT.finish(lock, metadata)
     return metadata
 
 
