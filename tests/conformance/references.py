@@ -255,9 +255,18 @@ def bert(path: Path, lowercase: bool) -> Tokenizers:
 
 
 def gpt2_files(path: Path, special_tokens: Sequence[str] = ("<|endoftext|>",)) -> Tokenizers:
-    """With the special token that transformers adds."""
-    made = pytest.importorskip("tokenizers").ByteLevelBPETokenizer(str(path / "vocab.json"), str(path / "merges.txt"))
-    made.add_special_tokens([*special_tokens])
+    """With the special tokens that transformers adds: those of tokenizer_config.json, as it says they are found, else these."""
+    tokenizers = pytest.importorskip("tokenizers")
+    made = tokenizers.ByteLevelBPETokenizer(str(path / "vocab.json"), str(path / "merges.txt"))
+    config = path / "tokenizer_config.json"
+    listed = json.loads(config.read_text()).get("added_tokens_decoder", {}) if config.exists() else {}
+    flags = ("lstrip", "rstrip", "single_word", "normalized")
+    known = [
+        tokenizers.AddedToken(token["content"], special=True, **{flag: token[flag] for flag in flags})
+        for _, token in sorted(listed.items(), key=lambda item: int(item[0]))
+        if token["special"]
+    ]
+    made.add_special_tokens(known or [*special_tokens])
     return Tokenizers(made._tokenizer)
 
 
