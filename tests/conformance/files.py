@@ -10,6 +10,7 @@ import numpy as np
 
 import shardpiece
 from shardpiece.errors import DocumentError, FormatError
+from shardpiece.tokenizer.conversion import TARGETS
 from tests.conformance.comparing import Comparison, Difference, digests, ours
 from tests.conformance.references import (
     Encoded,
@@ -39,6 +40,8 @@ WRITERS = {
 def written(kind: str, tokenizer: shardpiece.Tokenizer) -> dict[str, bytes] | str:
     """Content by name of file, or why there is none."""
     module, name = WRITERS[kind]
+    if (reason := TARGETS[kind].nearly(tokenizer)) is not None:
+        return f"not exactly: {reason}"
     writer = import_module(f"shardpiece.tokenizer.formats.{module}")
     try:
         return {name: writer.to_bytes(tokenizer)} if name else writer.to_files(tokenizer)

@@ -200,3 +200,28 @@ def test_the_command_says_what_is_wrong(tmp_path):
         cli, ["tokenize", "--tokenizer", str(path), "--tokenizer-pretokenizer", "gpt2", "--json", "low it's"]
     )
     assert json.loads(shown.output)["ids"] == shardpiece.load(path, "gpt2").encode("low it's")
+
+
+def test_what_a_library_does_in_another_way_now_and_then_has_to_be_asked_for(tmp_path):
+    unigram = trained("unigram", "metaspace", vocab_size=200)
+    assert conversion.TARGETS["huggingface"].nearly(unigram) is None
+    narrow = replace(unigram, model=replace(unigram.model, arithmetic="float32"))
+    with pytest.raises(
+        FormatError, match="cannot be written as huggingface exactly: .* float64, .* With --approximate"
+    ):
+        conversion.convert(narrow, str(tmp_path / "t.json"), "huggingface")
+    assert names(tmp_path) == []
+    conversion.convert(narrow, str(tmp_path / "t.json"), "huggingface", approximate=True)
+    assert names(tmp_path) == ["t.json"]
+
+
+def test_only_spaces_are_removed_as_sentencepiece_does(tmp_path):
+    tokenizers = pytest.importorskip("tokenizers")
+    plain = {"type": "sentencepiece", "rule": "identity", "remove_extra_whitespaces": True, "add_dummy_prefix": True}
+    words = shardpiece.WordTable.from_texts(CORPUS, TextEngine("metaspace_never", plain))
+    ours = shardpiece.train(words, "unigram", vocab_size=200)
+    conversion.convert(ours, str(tmp_path / "tokenizer.json"), "huggingface", approximate=True)
+    theirs = tokenizers.Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
+    again = shardpiece.load(tmp_path / "tokenizer.json")
+    for text in ("  the  lower ", "▁", "the ▁", "▁ the", "\u2028the\t", "\u00a0 \r\n"):
+        assert ours.encode(text) == theirs.encode(text, add_special_tokens=False).ids == again.encode(text), ascii(text)

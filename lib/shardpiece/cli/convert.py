@@ -24,8 +24,11 @@ _SHOWN = 20
     default=None,
     help="Of SRC, when it is a vocab.txt; default by tokenizer_config.json or content.",
 )
+@click.option(
+    "--approximate", is_flag=True, help="Write also what that format's library encodes otherwise now and then."
+)
 @click.option("--overwrite", is_flag=True, help="Replace what is at DST.")
-def convert(source, destination, to, format, pretokenizer, special_tokens, lowercase, overwrite):
+def convert(source, destination, to, format, pretokenizer, special_tokens, lowercase, approximate, overwrite):
     """Write the tokenizer SRC, a file or directory in any format, as DST in another one.
 
     DST is the file when the format is one file and DST ends like it (.json, .tiktoken, .model, .codes), else the directory. What
@@ -36,13 +39,14 @@ def convert(source, destination, to, format, pretokenizer, special_tokens, lower
     tokenizer = shardpiece.load(
         source, pretokenizer, options.special_tokens(special_tokens), lowercase=lowercase, format=format
     )
-    done = conversion.convert(tokenizer, destination, to, overwrite, source)
+    done = conversion.convert(tokenizer, destination, to, overwrite, source, approximate=approximate)
+    if approximate and (reason := conversion.TARGETS[to].nearly(tokenizer)) is not None:
+        click.echo(f"not exactly the same: {reason}")
     special = tokenizer.special_tokens
     for path in done.files:
         click.echo(f"wrote {path}")
-    click.echo(
-        f"{tokenizer.vocab_size:,} ids, {len(special):,} special tokens; read again, the same on {done.texts:,} texts"
-    )
+    same = f"{done.texts - done.other:,} of {done.texts:,}" if done.other else f"{done.texts:,}"
+    click.echo(f"{tokenizer.vocab_size:,} ids, {len(special):,} special tokens; read again, the same on {same} texts")
     holds = conversion.TARGETS[to].holds
     if to == "tiktoken":
         from shardpiece.tokenizer.formats.tiktoken import pat_str

@@ -15,6 +15,7 @@ from shardpiece.tokenizer.formats.huggingface_models import (
 )
 from shardpiece.tokenizer.formats.rust_floats import rust_float, rust_text
 from shardpiece.tokenizer.tokenizer import Tokenizer
+from shardpiece.tokenizer.unigram import NARROW
 
 _HERE = "@vocab"
 
@@ -27,6 +28,16 @@ def problem(tokenizer: Tokenizer) -> str | None:
         check_model(tokenizer.model, tokenizer.added_tokens)
     except FormatError as error:
         return str(error)
+    return None
+
+
+def nearly(tokenizer: Tokenizer) -> str | None:
+    """Why that library encodes rare texts in another way than what ``to_json`` gives it means; None when it does not."""
+    normalizer = tokenizer.engine.normalizer
+    if normalizer is not None and normalizer.spec["type"] == "sentencepiece" and normalizer.spec["table"]:
+        return "Hugging Face's library applies SentencePiece's character map by grapheme, not by the longest match"
+    if tokenizer.model.kind == "unigram" and tokenizer.model.arithmetic == NARROW:
+        return "Hugging Face's library adds up scores in float64, SentencePiece in float32, and near ties come out otherwise"
     return None
 
 

@@ -117,7 +117,11 @@ def _sentencepiece(spec: dict) -> list[dict]:
         )
     steps = [{"type": "Precompiled", "precompiled_charsmap": spec["table"]}] if spec["table"] else []
     if spec["remove_extra_whitespaces"]:
-        steps += [{"type": "Strip", "strip_left": True, "strip_right": True}, _replace({"Regex": " {2,}"}, " ")]
+        # Not Strip: it takes every white space, SentencePiece spaces alone, at the end also ▁ that stands in the text.
+        steps += [
+            _replace({"Regex": pattern}, content)
+            for pattern, content in ((r"\A +", ""), (r"[ ▁]+\z", ""), (" {2,}", " "))
+        ]
     if spec["add_dummy_prefix"]:
         steps.append({"type": "Prepend", "prepend": "▁"})
     return [*steps, _replace({"String": " "}, "▁")]
