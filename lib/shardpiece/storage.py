@@ -16,7 +16,9 @@ import fsspec
 import xxhash
 from fsspec.implementations.local import LocalFileSystem
 
+from shardpiece import object_store
 from shardpiece.errors import ConfigError, FormatError, OutputError
+from shardpiece.object_store import PART_BYTES, Upload
 
 _LOCAL = ("file", "local")
 
@@ -148,38 +150,78 @@ def write_file(path: str, write: Callable[[IO[bytes]], None]) -> None:
 
     Raises OutputError when the place is not writable or full.
     """
-    fs, inner = filesystem(path)
-    try:
-        if is_local(path):
-            _write_local(inner, write)
-        else:
-            _write_object(fs, inner, write)
-    except OSError as error:
-        raise OutputError(f"{path}: cannot be written ({error.strerror or error})") from error
-
-
-def _write_local(path: str, write: Callable[[IO[bytes]], None]) -> None:
-    temporary = Path(f"{path}.{uuid.uuid4().hex[:12]}.tmp")
-    try:
-        temporary.parent.mkdir(parents=True, exist_ok=True)
-        with temporary.open("wb") as file:
-            write(file)
-        temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-
-
-def _write_object(fs, path: str, write: Callable[[IO[bytes]], None]) -> None:
-    # Closing completes an upload, also one that an exception has cut short, unless committing is left to us.
-    file = fs.open(path, "wb", autocommit=False)
-    try:
+    with staged(path) as file:
         write(file)
-        file.close()
-    except BaseException:
-        file.discard()
-        raise
-    file.commit()
+
+
+def write_bytes(path: str, data: bytes) -> None:
+    """``write_file`` of these bytes; in object stores one request, which is whole or not at all by itself."""
+    if is_local(path) or len(data) > PART_BYTES:
+        write_file(path, lambda file: file.write(data))
+        return
+    fs, inner = filesystem(path)
+    with _output_errors(path), object_store.as_os_errors():
+        fs.pipe_file(inner, data)
+    fs.invalidate_cache()
+
+
+class ChecksumWriter:
+    """A write-only file that passes bytes on and keeps their number and XXH3-64."""
+
+    def __init__(self, file: IO[bytes]):
+        self._file = file
+        self._hash = xxhash.xxh3_64()
+        self.size = 0
+        self.closed = False
+
+    def write(self, data) -> int:
+        view = memoryview(data).cast("B") if not isinstance(data, bytes) else data
+        self._file.write(view)
+        self._hash.update(view)
+        self.size += len(view)
+        return len(view)
+
+    def tell(self) -> int:
+        return self.size
+
+    def flush(self) -> None:
+        pass
+
+    def close(self) -> None:
+        self.closed = True
+
+    def writable(self) -> bool:
+        return True
+
+    def readable(self) -> bool:
+        return False
+
+    def seekable(self) -> bool:
+        return False
+
+    @property
+    def checksum(self) -> str:
+        return f"xxh3:{self._hash.hexdigest()}"
+
+
+class _LocalFile:
+    """Written under a temporary name, renamed by ``commit``."""
+
+    def __init__(self, path: str):
+        self._path = path
+        self._temporary = Path(f"{path}.{uuid.uuid4().hex[:12]}.tmp")
+        self._temporary.parent.mkdir(parents=True, exist_ok=True)
+        self._file = self._temporary.open("wb")
+        self.write = self._file.write
+
+    def commit(self, size: int, same: Callable[[], bool]) -> None:
+        self._file.close()
+        self._temporary.replace(self._path)
+
+    def discard(self) -> None:
+        with suppress(OSError):  # of what could not be written
+            self._file.close()
+        self._temporary.unlink(missing_ok=True)
 
 
 class StagedFile:
@@ -190,48 +232,25 @@ class StagedFile:
     def __init__(self, path: str):
         self._path = path
         fs, inner = filesystem(path)
-        self._local = Path(inner) if is_local(path) else None
-        with self._errors():
-            if self._local is not None:
-                self._temporary = Path(f"{inner}.{uuid.uuid4().hex[:12]}.tmp")
-                self._temporary.parent.mkdir(parents=True, exist_ok=True)
-                self._file = self._temporary.open("wb")
-            else:
-                self._file = fs.open(inner, "wb", autocommit=False)
+        with _output_errors(path):
+            self._file = _LocalFile(inner) if is_local(path) else Upload(fs, inner)
         self._out = ChecksumWriter(self._file)
         self._open = True
 
     def write(self, data) -> int:
-        with self._errors():
+        with _output_errors(self._path):
             return self._out.write(data)
 
     def commit(self) -> None:
-        with self._errors():
-            self._file.close()
-            if self._local is not None:
-                self._temporary.replace(self._local)
-            else:
-                self._file.commit()
+        with _output_errors(self._path):
+            self._file.commit(self.size, lambda: checksum(self._path) == self.checksum)
         self._open = False
 
     def discard(self) -> None:
         """Leave nothing behind; nothing happens after ``commit``."""
-        if not self._open:
-            return
-        self._open = False
-        if self._local is not None:
-            with suppress(OSError):  # of what could not be written
-                self._file.close()
-            self._temporary.unlink(missing_ok=True)
-        else:
+        if self._open:
+            self._open = False
             self._file.discard()
-
-    @contextmanager
-    def _errors(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            raise OutputError(f"{self._path}: cannot be written ({error.strerror or error})") from error
 
     # What pyarrow and NumPy ask of a file.
     closed = False
@@ -277,8 +296,12 @@ def staged(path: str) -> Iterator[StagedFile]:
         raise
 
 
-def write_bytes(path: str, data: bytes) -> None:
-    write_file(path, lambda file: file.write(data))
+@contextmanager
+def _output_errors(path: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise OutputError(f"{path}: cannot be written ({error.strerror or error})") from error
 
 
 def write_files(directory: str, files: Mapping[str, bytes]) -> None:
@@ -304,6 +327,12 @@ def remove(path: str) -> None:
     if fs.exists(inner):
         fs.rm(inner, recursive=True)
     fs.invalidate_cache()
+
+
+def abort_uploads(directory: str, names: str) -> int:
+    """See ``object_store.abort_uploads``; local directories have no uploads."""
+    fs, inner = filesystem(directory)
+    return object_store.abort_uploads(fs, inner, names)
 
 
 def remove_empty(directory: str) -> None:
@@ -334,45 +363,6 @@ def check_writable(directory: str) -> None:
             f"{directory}: this output cannot be written ({getattr(reason, 'strerror', None) or reason}). "
             f"Choose another --output or change its permissions."
         ) from None
-
-
-class ChecksumWriter:
-    """A write-only file that passes bytes on and keeps their number and XXH3-64."""
-
-    def __init__(self, file: IO[bytes]):
-        self._file = file
-        self._hash = xxhash.xxh3_64()
-        self.size = 0
-        self.closed = False
-
-    def write(self, data) -> int:
-        view = memoryview(data).cast("B") if not isinstance(data, bytes) else data
-        self._file.write(view)
-        self._hash.update(view)
-        self.size += len(view)
-        return len(view)
-
-    def tell(self) -> int:
-        return self.size
-
-    def flush(self) -> None:
-        pass
-
-    def close(self) -> None:
-        self.closed = True
-
-    def writable(self) -> bool:
-        return True
-
-    def readable(self) -> bool:
-        return False
-
-    def seekable(self) -> bool:
-        return False
-
-    @property
-    def checksum(self) -> str:
-        return f"xxh3:{self._hash.hexdigest()}"
 
 
 def checksum(path: str) -> str:

@@ -1,23 +1,24 @@
 """The whole job from and to an S3 endpoint over HTTP."""
 
+import contextlib
 import os
-import socket
+import re
 import subprocess
 import sys
-import time
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
 import shardpiece
-from shardpiece import storage
+from shardpiece import object_store, storage
 from shardpiece.corpus.sources import list_files
-from shardpiece.errors import InputError
+from shardpiece.errors import InputError, OutputError
 from shardpiece.shards.builder import ShardBuilder, ShardLayout
 from shardpiece.shards.formats.base import ShardSpec, TokenBatch
 from shardpiece.tokenizer.shard_decoding import decoded_documents
-from tests.conftest import corpus_rows, environment, input_rows, write_corpus
+from tests.conftest import corpus_rows, input_rows, write_corpus
+from tests.s3 import Cut, Proxy, credentials, moto_server
 
 pytest.importorskip("s3fs", reason="needs the s3 extra")
 pytest.importorskip("moto", reason="needs moto's server")
@@ -26,27 +27,38 @@ pytest.importorskip("moto", reason="needs moto's server")
 @pytest.fixture(scope="module")
 def bucket(tmp_path_factory):
     """s3://corpora on moto's server; the endpoint and credentials come from the environment, as for a user."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    log = tmp_path_factory.mktemp("moto") / "log"
-    with log.open("wb") as file:
-        server = subprocess.Popen([sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)],
-                                  stdout=file, stderr=subprocess.STDOUT)  # fmt: skip
-    try:
-        for _ in range(150):
-            with socket.socket() as probe:
-                if probe.connect_ex(("127.0.0.1", port)) == 0:
-                    break
-            time.sleep(0.2)
-        with environment(AWS_ENDPOINT_URL=f"http://127.0.0.1:{port}", AWS_ACCESS_KEY_ID="key-of-test",
-                         AWS_SECRET_ACCESS_KEY="secret-of-test", AWS_DEFAULT_REGION="us-east-1"):  # fmt: skip
-            fs, _ = storage.filesystem("s3://corpora")
-            fs.mkdir("corpora")
-            yield "s3://corpora"
-    finally:
-        server.terminate()
-        server.wait(20)
+    with moto_server(tmp_path_factory.mktemp("moto") / "log") as port, credentials(port):
+        fs, _ = storage.filesystem("s3://corpora")
+        fs.mkdir("corpora")
+        yield "s3://corpora"
+
+
+@pytest.fixture
+def small_parts(monkeypatch):
+    """Of the least size that S3 takes."""
+    monkeypatch.setattr(object_store, "PART_BYTES", 5 << 20)
+
+
+@pytest.fixture
+def cut(bucket, small_parts):
+    """A function that puts a proxy with such cuts between s3fs and the server, for the rest of the test."""
+    with contextlib.ExitStack() as stack:
+
+        def through(*cuts: Cut) -> Proxy:
+            port = int(os.environ["AWS_ENDPOINT_URL"].rsplit(":", 1)[1])
+            proxy = stack.enter_context(Proxy(port, list(cuts)))
+            stack.enter_context(credentials(proxy.port))
+            stack.callback(storage.filesystem(bucket)[0].clear_instance_cache)
+            storage.filesystem(bucket)[0].clear_instance_cache()
+            return proxy
+
+        yield through
+
+
+def uploads(bucket: str) -> list[str]:
+    """Keys of the uploads that are neither completed nor aborted."""
+    fs, inner = storage.filesystem(bucket)
+    return [upload["Key"] for upload in fs.call_s3("list_multipart_uploads", Bucket=inner).get("Uploads", [])]
 
 
 def test_from_and_to_s3(bucket, tmp_path):
@@ -92,6 +104,62 @@ def test_a_write_that_fails_publishes_nothing(bucket):
     assert storage.list_names(f"{bucket}/atomic") == ["object.bin"]
     storage.write_file(path, lambda file: file.write(b"y" * (12 << 20)))
     assert storage.read_bytes(path) == b"y" * (12 << 20)
+
+
+PART = re.escape("PUT /corpora/cut/object.bin?") + ".*partNumber="
+COMPLETE = re.escape("POST /corpora/cut/object.bin?uploadId=")
+
+
+@pytest.mark.parametrize(
+    "cuts",
+    [
+        [Cut(PART, 1, sent=100_000)],
+        pytest.param([Cut(PART, 2, sent=0)], marks=pytest.mark.slow),
+        pytest.param([Cut(PART, 2, answer=True)], marks=pytest.mark.slow),
+        pytest.param([Cut(COMPLETE, 2, sent=0)], marks=pytest.mark.slow),
+        [Cut(COMPLETE, 1, answer=True)],
+    ],
+    ids=["in a part", "before a part", "after a part", "before the end", "after the end"],
+)
+def test_an_upload_that_is_cut_is_sent_again(bucket, cut, cuts):
+    cut(*cuts)
+    data = os.urandom(6 << 20)  # two parts
+    storage.write_file(f"{bucket}/cut/object.bin", lambda file: file.write(data))
+    assert all(c.done == c.times for c in cuts)
+    assert storage.read_bytes(f"{bucket}/cut/object.bin") == data
+    assert uploads(bucket) == []
+
+
+@pytest.mark.slow
+def test_a_connection_that_stays_cut_leaves_nothing(bucket, cut):
+    storage.write_bytes(f"{bucket}/cut/object.bin", b"older")
+    cut(Cut(PART, 1000, sent=100_000))
+    with pytest.raises(OutputError, match=r"s3://corpora/cut/object\.bin: cannot be written"):
+        storage.write_file(f"{bucket}/cut/object.bin", lambda file: file.write(b"x" * (6 << 20)))
+    assert storage.read_bytes(f"{bucket}/cut/object.bin") == b"older"
+    assert uploads(bucket) == []
+
+
+def test_a_lost_answer_is_no_success_where_another_object_lies(bucket, small_parts):
+    """The upload is gone and an object of the same size is there, but not this one."""
+    path = f"{bucket}/cut/object.bin"
+    storage.write_bytes(path, b"a" * (5 << 20))
+    file = storage.StagedFile(path)
+    file.write(b"b" * (5 << 20))
+    assert storage.abort_uploads(f"{bucket}/cut", r"object\.bin") == 1
+    with pytest.raises(OutputError):
+        file.commit()
+    file.discard()
+    assert storage.read_bytes(path) == b"a" * (5 << 20)
+
+
+def test_uploads_of_killed_processes_are_aborted(bucket):
+    for name in ("shard-00000.bin", "notes.txt"):
+        storage.filesystem(bucket)[0].call_s3("create_multipart_upload", Bucket="corpora", Key=f"left/{name}")
+    assert storage.abort_uploads(f"{bucket}/left", r"shard-\d+\.bin") == 1
+    assert uploads(bucket) == ["left/notes.txt"]
+    storage.abort_uploads(f"{bucket}/left", r".*")
+    assert uploads(bucket) == []
 
 
 def test_a_failing_shard_leaves_the_finished_one(bucket):

@@ -120,10 +120,15 @@ class OutputKind:
         self._remove(directory, [name for name in storage.tree(directory) if name not in listed], keep="_journal/")
 
     def _remove(self, directory: str, names: Iterable[str], keep: str | None = None) -> None:
-        ours = re.compile(rf"(?:{self.names})(?:\.[0-9a-f]{{12}}\.tmp)?")
+        ours = re.compile(self.names)
+        # What a killed process leaves: files that it was about to rename, and the probe of ``check_writable``.
+        marks = "|".join(map(re.escape, (self.manifest, STARTED, LOCK)))
+        left = re.compile(rf"(?:{self.names}|{marks})\.[0-9a-f]{{12}}\.tmp|\.shardpiece-[0-9a-f]{{12}}")
         for name in names:
-            if name != self.manifest and not (keep and name.startswith(keep)) and ours.fullmatch(name):
+            wanted = name == self.manifest or (keep and name.startswith(keep))
+            if left.fullmatch(name) or (not wanted and ours.fullmatch(name)):
                 storage.remove(storage.join(directory, name))
+        storage.abort_uploads(directory, f"{self.names}|{marks}")
         storage.remove_empty(directory)
 
     def _started_key(self, directory: str) -> str | None:
