@@ -6,7 +6,7 @@ checksums show, is not written again.
 
 import json
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import asdict
 
 from pyspark.sql import SparkSession
@@ -21,12 +21,15 @@ from shardpiece.pipeline.kernels import prepare_encoding
 from shardpiece.pipeline.progress import StageProgress, log
 from shardpiece.pipeline.report import StageReport
 from shardpiece.pipeline.session import collect, job_errors
+from shardpiece.pipeline.tail_task import TailTask
 from shardpiece.pipeline.tasks import RESULT_SCHEMA, Counters, plan_key, run_tasks
 from shardpiece.pipeline.warm_words import WarmWords, warm_words
 from shardpiece.shards import manifest as manifests
 from shardpiece.shards.builder import ShardLayout, finish_formats
 from shardpiece.shards.formats.base import ShardSpec
-from shardpiece.shards.plan import plan_shards
+from shardpiece.shards.packing import STATISTICS as PACKING_STATISTICS
+from shardpiece.shards.packing import Packing
+from shardpiece.shards.plan import plan_shards, shard_name
 from shardpiece.tokenizer import packed
 from shardpiece.tokenizer.loading import load
 from shardpiece.tokenizer.sampling import Sampling
@@ -53,7 +56,14 @@ def _encode(session: Callable[[], SparkSession], config: JobConfig, words: str |
     before, after = _around(settings, tokenizer, eos)
     sampling = _sampling(settings, tokenizer)
     encoding = Encoding(settings.special_tokens_in_text, before, after, settings.empty_documents == "keep", sampling)
-    layout = ShardLayout(tuple(settings.format), ShardSpec(tokenizer.vocab_size, tokenizer.fingerprint, eos_id=eos))
+    packing = _packing(settings, tokenizer)
+    spec = ShardSpec(
+        tokenizer.vocab_size, tokenizer.fingerprint, packing and packing.row_length, packing is not None, eos_id=eos
+    )
+    seed = None if settings.shuffle == "none" else settings.seed
+    layout = ShardLayout(
+        tuple(settings.format), spec, packing=packing, seed=seed, memory=int(settings.memory_per_task)
+    )  # fmt: skip
     layout.check()
     columns = Columns(config.text_column, id=config.id_column)
     plan = plan_input(list_files(config.input), columns)
@@ -69,7 +79,7 @@ def _encode(session: Callable[[], SparkSession], config: JobConfig, words: str |
         columns=[config.text_column, config.id_column],
         input=plan.ledger(),
         shards=[len(shard.splits) for shard in shards],
-        **_options(encoding),
+        **_options(settings, encoding, layout),
     )
     finished = OUTPUT.finished(output, key, config.overwrite)
     if finished is not None:
@@ -86,7 +96,7 @@ def _encode(session: Callable[[], SparkSession], config: JobConfig, words: str |
         f"encode: {len(plan.files):,} files, {plan.text_bytes / 1e6:,.1f} MB of text, "
         f"{len(shards):,} shards of {', '.join(layout.formats)}"
     )
-    if config.id_column and not layout.carries("ids"):
+    if config.id_column and not layout.keeps_ids and not layout.needs_ids:
         log(f"encode: {', '.join(layout.formats)} has no place for document ids, id_column is not used")
     counters = Counters.create(spark)
     task = EncodeTask(
@@ -97,9 +107,17 @@ def _encode(session: Callable[[], SparkSession], config: JobConfig, words: str |
     reader = counters.reader(plan.text_bytes, "documents", "bytes", "tokens")
     with StageProgress("encode", reader) as progress, job_errors("encode"):
         results = [json.loads(row.result) for row in collect(spark, results_frame)]
+        results.sort(key=lambda result: result["name"])
+        tails = [tail for result in results for tail in result.pop("tails", [])]
+        if tails:
+            last = TailTask(
+                shard_name(len(shards), len(shards)), spark.sparkContext.broadcast(tails), output, key, layout
+            )  # fmt: skip
+            tails_frame = spark.range(0, 1, 1, 1).mapInArrow(run_tasks(last), RESULT_SCHEMA)
+            results += [json.loads(row.result) for row in collect(spark, tails_frame)]
     resumed = sum(result.pop("resumed") for result in results)
     if resumed:
-        log(f"encode: {resumed:,} of {len(shards):,} shards were finished by an earlier run")
+        log(f"encode: {resumed:,} of {len(results):,} shards were finished by an earlier run")
     manifest = _manifest(config, tokenizer, key, encoding, layout, plan, results)
     OUTPUT.finish(lock, manifest)
     if manifest["totals"]["replaced_documents"]:
@@ -127,9 +145,35 @@ def _sampling(settings: EncodeConfig, tokenizer: Tokenizer) -> Sampling | None:
     return None if sampling.deterministic else sampling
 
 
-def _options(encoding: Encoding) -> dict:
+def _packing(settings: EncodeConfig, tokenizer: Tokenizer) -> Packing | None:
+    """Raises ConfigError for a token to pad with that there is not."""
+    if settings.packing is None:
+        return None
+    if settings.metadata_columns:
+        raise ConfigError(
+            "encode.metadata_columns: packed sequences hold several documents, and have no place for them"
+        )
+    values = settings.packing.model_dump()
+    token = values.pop("pad_token")
+    if token is None:
+        pad_id = 0
+        with suppress(ConfigError):
+            pad_id = tokenizer.special_id(settings.end_of_text(tokenizer.special_tokens))
+    else:
+        pad_id = tokenizer.special_id(token)
+    return Packing(**values, pad_id=pad_id)
+
+
+def _options(settings: EncodeConfig, encoding: Encoding, layout: ShardLayout) -> dict:
     """What goes into plan key and manifest when it is not as by default."""
-    return {} if encoding.sampling is None else {"sampling": asdict(encoding.sampling)}
+    options: dict = {}
+    if encoding.sampling is not None:
+        options["sampling"] = asdict(encoding.sampling)
+    if layout.packing is not None:
+        options["packing"] = asdict(layout.packing)
+    if layout.seed is not None:
+        options["shuffle"] = {"kind": settings.shuffle, "seed": layout.seed}
+    return options
 
 
 def _words(settings: EncodeConfig, tokenizer: Tokenizer, own: str | None) -> WarmWords | None:
@@ -148,7 +192,7 @@ def _manifest(
     plan: InputPlan,
     results: list[dict],
 ) -> dict:
-    shards = sorted(results, key=lambda result: result["name"])
+    shards = results
     for shard in shards:
         del shard["key"]
     described = finish_formats(storage.absolute(config.shards_path), shards, layout)
@@ -161,14 +205,23 @@ def _manifest(
         "vocab_size": tokenizer.vocab_size,
         "formats": described,
         "around": {"before": list(encoding.before), "after": list(encoding.after)},
-        **_options(encoding),
+        **_options(config.encode, encoding, layout),
         "empty_documents": config.encode.empty_documents,
         "special_tokens_in_text": config.encode.special_tokens_in_text,
         "invalid_utf8": config.invalid_utf8,
-        "totals": {name: sum(shard[name] for shard in shards) for name in STATISTICS},
+        "totals": _totals(shards, layout),
         "input": plan.ledger(),
         "shards": shards,
     }
+
+
+def _totals(shards: list[dict], layout: ShardLayout) -> dict:
+    totals = {name: sum(shard[name] for shard in shards) for name in STATISTICS}
+    if layout.packing is None:
+        return totals
+    sides = [side for shard in shards for side in shard.get("splits", {"": shard}).values()]
+    packed = {name: sum(side["packing"][name] for side in sides) for name in PACKING_STATISTICS}
+    return {**totals, "rows": sum(side["rows"] for side in sides), "packing": packed}
 
 
 def _report(manifest: dict, seconds: float, skipped: bool = False) -> StageReport:
@@ -179,6 +232,9 @@ def _report(manifest: dict, seconds: float, skipped: bool = False) -> StageRepor
         "tokens": totals["tokens"],
         "shards": len(manifest["shards"]),
     }
+    if "packing" in totals:
+        figures["sequences"] = totals["rows"]
+        figures |= {name.replace("_", " "): totals["packing"][name] for name in ("pad_tokens", "dropped_tokens")}
     before, after = manifests.around(manifest)
     text_tokens = totals["tokens"] - totals["documents"] * (len(before) + len(after))
     if text_tokens:

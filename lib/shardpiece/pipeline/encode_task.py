@@ -19,6 +19,7 @@ from shardpiece.shards.builder import TRAIN, VALIDATION, ShardBuilder, ShardLayo
 from shardpiece.shards.formats import FORMATS
 from shardpiece.shards.formats.base import TokenBatch
 from shardpiece.shards.plan import Shard
+from shardpiece.shards.tails import write_tails
 from shardpiece.shards.token_buffer import TokenBuffer
 from shardpiece.text.documents import Documents
 from shardpiece.tokenizer import packed
@@ -119,6 +120,8 @@ class EncodeTask:
             for batch in encoded_batches(self, shard, tokenizer, statistics):
                 builder.add(batch)
             written = builder.finish()
+            if builder.tails:
+                written["tails"] = write_tails(self.output, shard.name, builder.tails)
         except BaseException:
             builder.discard()
             raise
@@ -137,10 +140,12 @@ def encoded_batches(
             len(documents), documents.size,
         )  # fmt: skip
         ids = keys = None
-        if task.layout.carries("ids") or encoding.sampling is not None:
+        if task.layout.keeps_ids or task.layout.needs_ids or encoding.sampling is not None:
             ids = document_ids(split, row, batch, task.columns)
+        if task.layout.needs_ids or encoding.sampling is not None:
+            _check_ids(split, row, ids)
         if encoding.sampling is not None:
-            keys = _keys(split, row, ids, encoding.sampling)
+            keys = document_keys(ids, encoding.sampling)
         for first, chunk in chunks(documents):
             chunk_keys = None if keys is None else keys[first : first + len(chunk)]
             with document_errors(split, row + first):
@@ -171,11 +176,12 @@ def document_ids(split: Split, row: int, batch: pa.RecordBatch, columns: Columns
     return pc.binary_join_element_wise(pa.scalar(split.path), rows, ":")
 
 
-def _keys(split: Split, row: int, ids: pa.Array, sampling: Sampling) -> np.ndarray:
+def _check_ids(split: Split, row: int, ids: pa.Array) -> None:
     if ids.null_count:
         first = row + ids.is_null().to_pylist().index(True)
-        raise DataError(f"{split.path}, row {first}: the document has no id, and sampling goes by ids")
-    return document_keys(ids, sampling)
+        raise DataError(
+            f"{split.path}, row {first}: the document has no id, and sampling, order and validation go by ids"
+        )
 
 
 def chunks(documents: Documents) -> Iterator[tuple[int, Documents]]:

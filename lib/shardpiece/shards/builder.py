@@ -1,14 +1,17 @@
 """One shard in the making: documents in, one set of files per format out, or one for training and one for validation."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
 from shardpiece import storage
-from shardpiece.corpus.order import Validation
+from shardpiece.corpus.order import Placement, Validation
 from shardpiece.errors import ShardpieceError
 from shardpiece.shards import formats
+from shardpiece.shards.arrangement import Arrangement
 from shardpiece.shards.formats.base import Format, ShardSpec, ShardWriter, TokenBatch, smallest_dtype
+from shardpiece.shards.packing import Packing
 from shardpiece.shards.rows import take_rows
 
 TRAIN, VALIDATION = "train", "validation"
@@ -17,11 +20,16 @@ TRAIN, VALIDATION = "train", "validation"
 @dataclass(frozen=True)
 class ShardLayout:
     """How shards of a run are written. ``formats``: their names; with several, each has a directory of its name;
-    ``validation``: documents that are set apart; then each of these has directories ``train`` and ``validation``."""
+    ``validation``: documents that are set apart; then each of these has directories ``train`` and ``validation``;
+    ``packing``: None for a row per document; ``seed``: of the order within shards, None for that in which documents come;
+    ``memory``: bytes for what a builder cannot write yet."""
 
     formats: tuple[str, ...]
     spec: ShardSpec
     validation: Validation | None = None
+    packing: Packing | None = None
+    seed: int | None = None
+    memory: int = 256 << 20
 
     def chosen(self) -> list[Format]:
         return [formats.get(name) for name in self.formats]
@@ -44,6 +52,16 @@ class ShardLayout:
         """Whether any format has a place for "ids", "metadata" or "pieces"."""
         return any(what in format.carries for format in self.chosen())
 
+    @property
+    def keeps_ids(self) -> bool:
+        """Whether any format has a place for the ids of documents in its rows."""
+        return self.carries("ids" if self.packing is None else "pieces")
+
+    @property
+    def needs_ids(self) -> bool:
+        """Whether ids of documents decide where they go."""
+        return self.validation is not None or self.seed is not None
+
     def check(self) -> None:
         """Raises ConfigError for what one of the formats cannot hold."""
         for format in self.chosen():
@@ -62,22 +80,37 @@ class ShardBuilder:
         if layout.validation is None:
             self._sides[""].open()
 
-    def add(self, batch: TokenBatch) -> None:
-        """Add documents; they need ids when some are set apart. Raises ShardpieceError for a token outside the vocabulary."""
+    def add(self, batch: TokenBatch, keys: np.ndarray | None = None) -> None:
+        """Add documents; they have ids where the layout needs them. ``keys``: uint64 [rows], of their order where there is
+        one; by default by their ids. Raises ShardpieceError for a token outside the vocabulary."""
         size = self._layout.spec.vocab_size
         if len(batch.tokens) and (batch.tokens.max() >= size or batch.tokens.min() < 0):
             raise ShardpieceError(f"a token id outside the vocabulary of {size} was about to be written")
+        if keys is None and self._layout.seed is not None:
+            keys = Placement(self._layout.seed).keys(batch.ids)
         if self._layout.validation is None:
-            self._sides[""].add(batch)
+            self._sides[""].add(batch, keys)
         elif len(batch):
             chosen = self._layout.validation.chosen(batch.ids)
             for split, rows in ((TRAIN, ~chosen), (VALIDATION, chosen)):
                 if rows.any():
-                    self._sides[split].add(batch if rows.all() else take_rows(batch, np.flatnonzero(rows)))
+                    chosen_keys = None if keys is None else keys[rows]
+                    self._sides[split].add(batch if rows.all() else take_rows(batch, np.flatnonzero(rows)), chosen_keys)
+
+    def add_tail(self, split: str, pieces: TokenBatch) -> None:
+        """Add what another shard has left of a side, in a layout whose packing is that of tails; its documents are that
+        shard's, and not counted."""
+        self._sides[split].add_tail(pieces)
+
+    @property
+    def tails(self) -> dict[str, TokenBatch]:
+        """By side, what packing has left for the last shard; after ``finish``."""
+        return {split: side.tail for split, side in self._sides.items() if side.tail is not None}
 
     def finish(self) -> dict:
-        """The shard's entry in journal and manifest: name, files, documents, tokens, and "extra" where a format has some.
-        Where documents are set apart, "splits" has the last three of each side that has documents."""
+        """The shard's entry in journal and manifest: name, files, documents and their tokens; of packed ones rows and
+        "packing", its statistics; and "extra" where a format has some. Where documents are set apart, "splits" has all but
+        name and files of each side that has documents."""
         found = {split: side.finish() for split, side in self._sides.items() if side.opened}
         entry = {
             "name": self._name,
@@ -99,7 +132,13 @@ class _Side:
     def __init__(self, directory: str, name: str, layout: ShardLayout, split: str):
         self._directory, self._name, self._layout, self._split = directory, name, layout, split
         self._writers: dict[str, ShardWriter] = {}
+        memory = layout.memory // len(layout.splits)
+        self._rows = Arrangement(name, layout.packing, layout.seed, layout.keeps_ids, memory)
         self._documents = self._tokens = 0
+
+    @property
+    def tail(self) -> TokenBatch | None:
+        return self._rows.tail
 
     @property
     def opened(self) -> bool:
@@ -114,16 +153,24 @@ class _Side:
             self.discard()
             raise
 
-    def add(self, batch: TokenBatch) -> None:
-        if not self.opened:
-            self.open()
-        for writer in self._writers.values():
-            writer.write(batch)
+    def add(self, batch: TokenBatch, keys: np.ndarray | None) -> None:
         self._documents += len(batch)
         self._tokens += len(batch.tokens)
+        self._write(self._rows.add(batch, keys))
+
+    def add_tail(self, pieces: TokenBatch) -> None:
+        self._write(self._rows.add_tail(pieces))
+
+    def _write(self, batches: Iterator[TokenBatch]) -> None:
+        if not self.opened:
+            self.open()
+        for batch in batches:
+            for writer in self._writers.values():
+                writer.write(batch)
 
     def finish(self) -> dict:
-        """files, documents, tokens, and "extra" where a format has some."""
+        """files, documents, tokens, of packing "rows" and "packing", and "extra" where a format has some."""
+        self._write(self._rows.finish())
         files: list[dict] = []
         extra: dict[str, dict] = {}
         for name, writer in self._writers.items():
@@ -135,9 +182,12 @@ class _Side:
             if written.extra:
                 extra[name] = written.extra
         entry = {"files": files, "documents": self._documents, "tokens": self._tokens}
+        if self._layout.packing is not None:
+            entry |= {"rows": self._rows.rows, "packing": self._rows.statistics}
         return {**entry, "extra": extra} if extra else entry
 
     def discard(self) -> None:
+        self._rows.close()
         for writer in self._writers.values():
             writer.discard()
 

@@ -33,7 +33,7 @@ def read_journal_entry(directory: str, name: str, key: str) -> dict | None:
         entry = storage.read_json(path)
         if entry["key"] != key or not set(entry) >= _ENTRY_KEYS:
             return None
-        for file in entry["files"]:
+        for file in [*entry["files"], *entry.get("tails", [])]:
             if storage.checksum(storage.join(directory, file["name"])) != file["checksum"]:
                 return None
     except (FormatError, FileNotFoundError, KeyError, TypeError):
@@ -54,7 +54,9 @@ def files_of(manifest: dict) -> list[dict]:
 
 def spec_of(manifest: dict) -> ShardSpec:
     """What the formats have to know to read the shards."""
-    return ShardSpec(manifest["vocab_size"], manifest["tokenizer"])
+    packing = manifest.get("packing")
+    length = None if packing is None or packing["long_documents"] == "keep" else packing["sequence_length"]
+    return ShardSpec(manifest["vocab_size"], manifest["tokenizer"], length, packing is not None)
 
 
 def read_manifest(directory: str) -> dict:

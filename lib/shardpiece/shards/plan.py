@@ -28,5 +28,9 @@ class Shard:
 def plan_shards(splits: list[Split], shard_bytes: int) -> list[Shard]:
     """Consecutive splits in shards of about ``shard_bytes`` of text; a larger split is a shard of its own."""
     groups = pack_splits(splits, shard_bytes)
-    width = max(5, len(str(len(groups))))
-    return [Shard(f"shard-{i:0{width}}", tuple(group)) for i, group in enumerate(groups)]
+    return [Shard(shard_name(i, len(groups)), tuple(group)) for i, group in enumerate(groups)]
+
+
+def shard_name(number: int, shards: int) -> str:
+    """The name of a shard of so many; ``number`` may be that of one more."""
+    return f"shard-{number:0{max(5, len(str(shards)))}}"

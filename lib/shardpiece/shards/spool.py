@@ -25,8 +25,8 @@ _MOST_PENDING = 1024
 
 
 class RowSpool:
-    """``memory``: bytes that rows take at most, whatever their number, and beside it some 20 bytes per row while they are put in
-    order; a row that is larger than an eighth of it is in memory as a whole. ``directory``: of the temporary files; by default Spark's local one, else the system's."""
+    """``memory``: bytes that rows take at most, whatever their number, and beside it some hundred bytes per row while they are put
+    in order; a row that is larger than an eighth of it is in memory as a whole. ``directory``: of the temporary files; by default Spark's local one, else the system's."""
 
     def __init__(self, memory: int, directory: str | None = None):
         self._most_held = min(memory // _HELD, _MOST_HELD)

@@ -11,7 +11,7 @@ from shardpiece.tokenizer.tokenizer import Tokenizer
 
 def decoded_documents(directory: str, tokenizer: Tokenizer) -> Iterator[tuple[str | None, int, bytes]]:
     """(id, number of tokens, bytes) of every document; what was put around it, such as an end-of-text token,
-    is counted, not decoded.
+    is counted, not decoded. Of packed shards: (None, number of tokens, bytes) of every sequence, as it is.
 
     Raises FormatError when another tokenizer wrote the shards.
     """
@@ -22,6 +22,10 @@ def decoded_documents(directory: str, tokenizer: Tokenizer) -> Iterator[tuple[st
             f"{directory}: encoded with the tokenizer {manifest['tokenizer'][:12]}…, "
             f"this one is {tokenizer.fingerprint[:12]}…: decode with the one that wrote the shards"
         )
+    if "packing" in manifest:
+        for row in iter_rows(directory, manifest):
+            yield None, len(row.tokens), tokenizer.decode_bytes(row.tokens)
+        return
     before, after = around(manifest)
     for name, tokens, _ in iter_rows(directory, manifest):
         end = len(tokens) - len(after)
