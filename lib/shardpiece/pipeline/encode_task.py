@@ -5,14 +5,12 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark import Broadcast
 
 from shardpiece import storage
-from shardpiece.corpus.splits import Columns, Split
-from shardpiece.errors import DataError
+from shardpiece.corpus.base import Selection
 from shardpiece.pipeline.outputs import OutputKind
-from shardpiece.pipeline.tasks import Counters, document_errors, plain_values, read_documents, result_batch
+from shardpiece.pipeline.tasks import Counters, document_errors, read_documents, result_batch
 from shardpiece.pipeline.warm_words import WarmWords
 from shardpiece.shards import manifest as manifests
 from shardpiece.shards.builder import TRAIN, VALIDATION, ShardBuilder, ShardLayout
@@ -89,7 +87,7 @@ class EncodeTask:
     """Encodes one shard; called on executors."""
 
     shards: Broadcast  # of list[Shard]: unpickled once per worker, not once per task
-    columns: Columns
+    selection: Selection
     invalid_utf8: str
     output: str
     key: str
@@ -131,19 +129,19 @@ def encoded_batches(
     """The documents of a shard's splits, encoded; adds them up in ``statistics``."""
     encoding, counters = task.encoding, task.counters
     dtype = task.layout.dtype()
-    for split, row, batch, documents in read_documents(shard.splits, task.columns, task.invalid_utf8):
+    for batch, documents in read_documents(shard.splits, task.selection, task.invalid_utf8):
         buffer = TokenBuffer(
             dtype, tokenizer.vocab_size, encoding.before, encoding.after, encoding.keep_empty,
             len(documents), documents.size,
         )  # fmt: skip
         ids = keys = None
         if task.layout.carries("ids") or encoding.sampling is not None:
-            ids = document_ids(split, row, batch, task.columns)
+            ids = batch.ids(task.selection.columns.id, "" if encoding.sampling is None else "sampling")
         if encoding.sampling is not None:
-            keys = _keys(split, row, ids, encoding.sampling)
+            keys = document_keys(ids, encoding.sampling)
         for first, chunk in chunks(documents):
             chunk_keys = None if keys is None else keys[first : first + len(chunk)]
-            with document_errors(split, row + first):
+            with document_errors(batch, first):
                 tokens, offsets = tokenizer.encode_documents(
                     chunk, encoding.special_tokens_in_text, encoding.sampling, chunk_keys
                 )
@@ -161,21 +159,6 @@ def encoded_batches(
         counters.bytes.add(documents.size)
         counters.tokens.add(len(tokens))
         yield TokenBatch(tokens, offsets, ids)
-
-
-def document_ids(split: Split, row: int, batch: pa.RecordBatch, columns: Columns) -> pa.Array:
-    """The id column as strings, or FILE:ROW."""
-    if columns.id:
-        return plain_values(split, batch, columns.id)
-    rows = pa.array(np.arange(row, row + batch.num_rows)).cast(pa.string())
-    return pc.binary_join_element_wise(pa.scalar(split.path), rows, ":")
-
-
-def _keys(split: Split, row: int, ids: pa.Array, sampling: Sampling) -> np.ndarray:
-    if ids.null_count:
-        first = row + ids.is_null().to_pylist().index(True)
-        raise DataError(f"{split.path}, row {first}: the document has no id, and sampling goes by ids")
-    return document_keys(ids, sampling)
 
 
 def chunks(documents: Documents) -> Iterator[tuple[int, Documents]]:
