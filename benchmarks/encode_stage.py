@@ -32,8 +32,9 @@ from rich.table import Table
 from benchmarks.corpora import sets
 from benchmarks.merge_loop import seconds
 from shardpiece.config import JobConfig, load_config
+from shardpiece.corpus.base import Columns
 from shardpiece.corpus.sources import list_files
-from shardpiece.corpus.splits import Columns, plan_input
+from shardpiece.corpus.splits import plan_input
 from shardpiece.pipeline.count import count
 from shardpiece.pipeline.encode import encode
 from shardpiece.pipeline.encode_task import chunks
@@ -88,7 +89,7 @@ def kernel(config: JobConfig, tokenizer: Tokenizer) -> tuple[float, float, float
     """(bytes of text, seconds cold, seconds with the frequent words known)."""
     raw = packed.pack(tokenizer)
     splits = plan_input(list_files(config.input), Columns("text")).splits
-    batches = [documents for *_, documents in read_documents(splits, Columns("text"), "replace")]
+    batches = [documents for _, documents in read_documents(splits, Columns("text"), "replace")]
     tokenizer.encode("compiled")
     size = sum(documents.size for documents in batches)
     cold = kernel_seconds(packed.unpack(raw, _CACHE_BYTES), batches[: max(1, len(batches) // 8)])

@@ -53,6 +53,10 @@ class JobConfig(Section):
     )
     where: str | None = Field(None, description="only documents whose columns fulfil this condition, written as in SQL")
     sample: SampleConfig | None = Field(None, description="a part of the documents, by the hash of their ids")
+    text_documents: Literal["line", "file"] = Field("line", description="what a document of a text file is")
+    bad_rows: Literal["error", "skip"] = Field(
+        "error", description="of lines that are no JSON object of the expected types: stop, or leave them out, counted"
+    )
     bad_files: Literal["error", "skip"] = Field(
         "error", description="of input files that cannot be read: refuse the job, or leave them out and say so"
     )

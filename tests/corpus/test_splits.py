@@ -4,10 +4,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from shardpiece.corpus.base import Columns, Split
 from shardpiece.corpus.sources import inside, list_files
-from shardpiece.corpus.splits import Columns, Split, pack_splits, plan_input, read_split
+from shardpiece.corpus.splits import pack_splits, plan_input, read_batches
 from shardpiece.corpus.stdlib import write_corpus as write_stdlib
-from shardpiece.errors import InputError
+from shardpiece.errors import DataError, InputError
 from tests.conftest import corpus_rows, write_corpus
 
 
@@ -74,7 +75,7 @@ def test_a_directory_that_cannot_be_read_is_an_error(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("pattern", ["nothing/*.parquet", "missing.parquet", "."])
 def test_an_empty_glob_names_itself(tmp_path, pattern):
-    with pytest.raises(InputError, match="no Parquet file matches"):
+    with pytest.raises(InputError, match="no Parquet, JSON Lines or Arrow file matches"):
         list_files([str(tmp_path / pattern)])
     with pytest.raises(InputError, match="no input given"):
         list_files([])
@@ -87,9 +88,9 @@ def test_splits_cover_every_row_once(corpus):
     seen = []
     for split in splits:
         rows = 0
-        for row, batch in read_split(split, columns):
-            assert row == split.first_row + rows
-            rows += batch.num_rows
+        for batch in read_batches([split], columns):
+            assert batch.positions.tolist() == [*range(split.first_row + rows, split.first_row + rows + len(batch))]
+            rows += len(batch)
             seen += batch["id"].to_pylist()
         assert rows == split.rows
     assert sorted(seen) == sorted(row["id"] for row in corpus_rows())
@@ -116,8 +117,8 @@ def test_a_large_row_group_becomes_several_splits(tmp_path):
     assert sum(s.rows for s in splits) == 1000
     seen = []
     for split in splits:
-        for row, batch in read_split(split, columns):
-            assert row == len(seen)
+        for batch in read_batches([split], columns):
+            assert batch.positions[0] == len(seen)
             seen += batch["text"].to_pylist()
     assert seen == texts
 
@@ -161,8 +162,8 @@ def test_damage_inside_a_row_group_is_named(tmp_path):
     data[4:400] = bytes(396)
     path.write_bytes(data)
     (split,) = plan_input(list_files([str(tmp_path)]), Columns("text", "id")).splits
-    with pytest.raises(InputError, match="row group 0: cannot be read"):
-        list(read_split(split, Columns("text", "id")))
+    with pytest.raises(DataError, match="part-00000.parquet: cannot be read as Parquet"):
+        list(read_batches([split], Columns("text", "id")))
 
 
 def test_repeated_documents_come_in_small_batches(tmp_path):
@@ -171,10 +172,10 @@ def test_repeated_documents_come_in_small_batches(tmp_path):
     columns = Columns("text")
     (split,) = plan_input(list_files([str(tmp_path)]), columns).splits
     rows = 0
-    for row, batch in read_split(split, columns):
-        assert row == rows
+    for batch in read_batches([split], columns):
+        assert batch.positions[0] == rows
         assert batch["text"].nbytes < 9 << 20
-        rows += batch.num_rows
+        rows += len(batch)
     assert rows == 4000
 
 

@@ -6,12 +6,15 @@ import pyarrow.parquet as pq
 import pytest
 
 import shardpiece
+from shardpiece.corpus.base import Columns
 from shardpiece.corpus.sources import list_files
-from shardpiece.corpus.splits import Columns, plan_input
+from shardpiece.corpus.splits import plan_input
 from shardpiece.errors import ConfigError, FormatError, ShardpieceError
-from shardpiece.pipeline.encode_task import STATISTICS, EncodeTask, Encoding, WorkerTokenizer, chunks
+from shardpiece.pipeline.encode_task import STATISTICS, EncodeTask, Encoding, WorkerTokenizer, chunks, encoded_batches
 from shardpiece.pipeline.tasks import Counters
 from shardpiece.pipeline.warm_words import _Candidates, warm_words
+from shardpiece.shards.builder import ShardLayout
+from shardpiece.shards.formats.base import ShardSpec
 from shardpiece.shards.plan import plan_shards
 from shardpiece.shards.token_buffer import TokenBuffer
 from shardpiece.storage import pretty_json
@@ -171,11 +174,13 @@ def test_sampled_ids_depend_on_the_document_alone(tmp_path, tokenizer):
     columns = Columns("text", "id")
     for size in (3, 100):
         corpus = write_corpus(tmp_path / str(size), rows, files=1, row_group_size=size)
-        shards = plan_shards(plan_input(list_files([str(corpus)]), columns).splits, 1 << 30)
-        task = EncodeTask(Value(shards), columns, "replace", str(tmp_path), "k", "parquet",
+        plan = plan_input(list_files([str(corpus)]), columns)
+        shards = plan_shards(plan.splits, 1 << 30)
+        layout = ShardLayout(("parquet",), ShardSpec(tokenizer.vocab_size))
+        task = EncodeTask(Value(shards), plan.selection, "replace", str(tmp_path), "k", layout,
                           Encoding("text", (), (), True, sampling), Value(worker), worker.key, Counters(*[Value()] * 4))  # fmt: skip
         got = {}
-        for batch in task._batches(shards[0], worker.without_words(), dict.fromkeys(STATISTICS, 0)):
+        for batch in encoded_batches(task, shards[0], worker.without_words(), dict.fromkeys(STATISTICS, 0)):
             for i, name in enumerate(batch.ids.to_pylist()):
                 got[name] = batch.tokens[batch.offsets[i] : batch.offsets[i + 1]].tolist()
         assert got == expected

@@ -12,8 +12,9 @@ import pytest
 
 import shardpiece
 from shardpiece.config import load_config
+from shardpiece.corpus.base import Columns
 from shardpiece.corpus.sources import list_files
-from shardpiece.corpus.splits import Columns, plan_input
+from shardpiece.corpus.splits import plan_input
 from shardpiece.errors import (
     ConfigError,
     DataError,
@@ -386,8 +387,8 @@ def test_a_pattern_that_reads_ahead_for_nothing_names_the_document(tmp_path, mon
     pretokenizer = shardpiece.PreTokenizer(r"(?:a+a+)+b|a")
 
     def split_all():
-        for split, row, _, documents in read_documents(splits, Columns("text"), "replace"):
-            with document_errors(split, row):
+        for batch, documents in read_documents(splits, Columns("text"), "replace"):
+            with document_errors(batch):
                 pretokenizer.split(documents)
 
     with pytest.raises(DataError, match=r"part-00000\.parquet, row 1: the pre-tokenizer pattern took too many"):
@@ -400,7 +401,7 @@ def test_damage_found_by_an_executor_arrives_as_one_line(session, tmp_path):
     data = bytearray(path.read_bytes())
     data[4:3000] = bytes(2996)
     path.write_bytes(data)
-    with pytest.raises(InputError, match=r"part-00000\.parquet, row group 0: cannot be read") as caught:
+    with pytest.raises(DataError, match=r"part-00000\.parquet: cannot be read as Parquet") as caught:
         count(session, config_for(tmp_path / "data", tmp_path / "out"))
     assert "\n" not in str(caught.value)
 

@@ -6,8 +6,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from shardpiece import storage
+from shardpiece.corpus.base import Split
 from shardpiece.corpus.order import Validation
-from shardpiece.corpus.splits import Split
 from shardpiece.errors import ConfigError, FormatError, OutputError, ShardpieceError
 from shardpiece.shards import manifest as manifests
 from shardpiece.shards.builder import ShardBuilder, ShardLayout, finish_formats

@@ -18,8 +18,9 @@ from pyspark.sql import SparkSession
 
 from shardpiece import storage
 from shardpiece.config import JobConfig
-from shardpiece.corpus.sources import list_files
-from shardpiece.corpus.splits import Columns, pack_splits, plan_input
+from shardpiece.corpus.base import Columns, Selection
+from shardpiece.corpus.splits import pack_splits
+from shardpiece.pipeline.inputs import plan_job
 from shardpiece.pipeline.kernels import prepare_kernels
 from shardpiece.pipeline.outputs import OutputKind
 from shardpiece.pipeline.partitions import choose_borders, choose_partitions
@@ -31,7 +32,6 @@ from shardpiece.pipeline.tasks import (
     Counters,
     document_errors,
     errors_for_driver,
-    plain_values,
     plan_key,
     read_documents,
     result_batch,
@@ -77,7 +77,7 @@ def _count(session: Callable[[], SparkSession], config: JobConfig, held: ExitSta
     columns = Columns(config.text_column, group=config.group_column)
     engine = TextEngine(*config.engine_to_count)
     huggingface_text.check(engine, config.train.style == "byte-level")  # or the training fails
-    plan = plan_input(list_files(config.input), columns)
+    plan = plan_job(config, columns, "count")
     special_tokens = sorted(config.train.special_tokens)
     key = plan_key(
         stage="count",
@@ -87,6 +87,7 @@ def _count(session: Callable[[], SparkSession], config: JobConfig, held: ExitSta
         invalid_utf8=config.invalid_utf8,
         max_word_bytes=config.count.max_word_bytes,
         input=plan.ledger(),
+        **plan.options(),
     )
     finished = OUTPUT.finished(output, key, config.overwrite)
     if finished is not None:
@@ -102,15 +103,15 @@ def _count(session: Callable[[], SparkSession], config: JobConfig, held: ExitSta
     share = plan.text_bytes // (4 * max(2, spark.sparkContext.defaultParallelism)) + 1
     tasks = pack_splits(plan.splits, min(int(config.count.task_size), share))
     log(
-        f"count: {len(plan.files):,} files, {plan.rows:,} documents, {plan.text_bytes / 1e6:,.1f} MB of text, "
-        f"{len(tasks):,} tasks"
+        f"count: {len(plan.files):,} files, {'' if plan.rows is None else f'{plan.rows:,} documents, '}"
+        f"{plan.text_bytes / 1e6:,.1f} MB of text, {len(tasks):,} tasks"
     )
     most = int(spark.conf.get("spark.sql.shuffle.partitions"))
     partitions = choose_partitions(plan.text_bytes, spark.sparkContext.defaultParallelism, most)
-    borders = choose_borders(plan, columns, engine, partitions)
+    borders = choose_borders(plan, engine, partitions)
     counters = Counters.create(spark)
     task = CountTask(
-        spark.sparkContext.broadcast(tasks), columns, engine.spec, special_tokens, config.invalid_utf8,
+        spark.sparkContext.broadcast(tasks), plan.selection, engine.spec, special_tokens, config.invalid_utf8,
         int(config.count.memory_per_task), config.count.max_word_bytes, borders, counters,
     )  # fmt: skip
     rows = spark.range(0, len(tasks), 1, max(1, len(tasks))).mapInArrow(run_tasks(task), _ROW_SCHEMA)
@@ -141,6 +142,7 @@ def _count(session: Callable[[], SparkSession], config: JobConfig, held: ExitSta
         "distinct_words": sum(part["rows"] for part in parts),
         "statistics": statistics,
         "input": plan.ledger(),
+        **plan.options(),
         "files": parts,
     }
     OUTPUT.finish(lock, manifest)
@@ -160,8 +162,8 @@ def _count(session: Callable[[], SparkSession], config: JobConfig, held: ExitSta
 class CountTask:
     """Counts the splits of one task; called on executors."""
 
-    tasks: Broadcast  # of list[list[Split]]: unpickled once per worker, not once per task
-    columns: Columns
+    tasks: Broadcast  # of list[list[AnySplit]]: unpickled once per worker, not once per task
+    selection: Selection
     engine: dict
     special_tokens: list[str]
     invalid_utf8: str
@@ -181,13 +183,13 @@ class CountTask:
         cutter = SpecialTokenCutter(self.special_tokens)
         statistics = dict.fromkeys(_STATISTICS, 0)
         splits = self.tasks.value[index]
-        for split, row, batch, documents in read_documents(splits, self.columns, self.invalid_utf8):
+        for batch, documents in read_documents(splits, self.selection, self.invalid_utf8):
             cut = cutter.cut(documents)
-            with document_errors(split, row, cut.owners):
+            with document_errors(batch, owners=cut.owners):
                 found = engine.split(cut.pieces, cut.at_start)
             groups = None
-            if self.columns.group:
-                names = plain_values(split, batch, self.columns.group).to_pylist()
+            if self.selection.columns.group:
+                names = batch.plain(self.selection.columns.group).to_pylist()
                 groups = [names[d] or "" for d in cut.owners.tolist()]
             yield from counter.add(found, groups, drain)
             statistics["documents"] += len(documents)

@@ -6,11 +6,12 @@ import click
 
 from shardpiece import storage
 from shardpiece.config import JobConfig, load_config
-from shardpiece.corpus.sources import list_files
-from shardpiece.corpus.splits import Columns, plan_input, read_split
+from shardpiece.corpus.base import Columns
+from shardpiece.corpus.splits import read_batches
 from shardpiece.corpus.stdlib import write_corpus
 from shardpiece.errors import ShardpieceError
 from shardpiece.pipeline import report, run
+from shardpiece.pipeline.inputs import plan_job
 from shardpiece.pipeline.java import find_java
 from shardpiece.pipeline.progress import log
 from shardpiece.text.documents import Documents
@@ -73,14 +74,14 @@ def _check_sample(config: JobConfig) -> int:
     decoded = decoded_documents(config.shards_path, tokenizer)
     columns = Columns(config.text_column)
     checked = 0
-    for split in plan_input(list_files(config.input), columns).splits:
-        for row, batch in read_split(split, columns):
-            documents = Documents.from_arrow(batch[columns.text])
-            for d in range(len(documents)):
-                _, _, raw = next(decoded, (None, 0, None))
-                if raw != documents.data[documents.offsets[d] : documents.offsets[d + 1]].tobytes():
-                    raise ShardpieceError(f"{split.path}, row {row + d}: the decoded document differs from the input")
-                checked += 1
-            if checked >= _SAMPLE:
-                return checked
+    plan = plan_job(config, columns)
+    for batch in read_batches(plan.splits, plan.selection):
+        documents = Documents.from_arrow(batch[columns.text])
+        for d in range(len(documents)):
+            _, _, raw = next(decoded, (None, 0, None))
+            if raw != documents.data[documents.offsets[d] : documents.offsets[d + 1]].tobytes():
+                raise ShardpieceError(f"{batch.place(d)}: the decoded document differs from the input")
+            checked += 1
+        if checked >= _SAMPLE:
+            return checked
     return checked

@@ -13,10 +13,10 @@ from pyspark.sql import SparkSession
 
 from shardpiece import storage
 from shardpiece.config import EncodeConfig, JobConfig
-from shardpiece.corpus.sources import list_files
-from shardpiece.corpus.splits import Columns, InputPlan, plan_input
+from shardpiece.corpus.base import Columns, InputPlan
 from shardpiece.errors import ConfigError
 from shardpiece.pipeline.encode_task import OUTPUT, STATISTICS, EncodeTask, Encoding, WorkerTokenizer
+from shardpiece.pipeline.inputs import plan_job
 from shardpiece.pipeline.kernels import prepare_encoding
 from shardpiece.pipeline.progress import StageProgress, log
 from shardpiece.pipeline.report import StageReport
@@ -66,7 +66,7 @@ def _encode(session: Callable[[], SparkSession], config: JobConfig, words: str |
     )  # fmt: skip
     layout.check()
     columns = Columns(config.text_column, id=config.id_column)
-    plan = plan_input(list_files(config.input), columns)
+    plan = plan_job(config, columns, "encode")
     shards = plan_shards(plan.splits, int(settings.shard_size))
     key = plan_key(
         stage="encode",
@@ -80,6 +80,7 @@ def _encode(session: Callable[[], SparkSession], config: JobConfig, words: str |
         input=plan.ledger(),
         shards=[len(shard.splits) for shard in shards],
         **_options(settings, encoding, layout),
+        **plan.options(),
     )
     finished = OUTPUT.finished(output, key, config.overwrite)
     if finished is not None:
@@ -100,7 +101,7 @@ def _encode(session: Callable[[], SparkSession], config: JobConfig, words: str |
         log(f"encode: {', '.join(layout.formats)} has no place for document ids, id_column is not used")
     counters = Counters.create(spark)
     task = EncodeTask(
-        spark.sparkContext.broadcast(shards), columns, config.invalid_utf8, output, key, layout, encoding,
+        spark.sparkContext.broadcast(shards), plan.selection, config.invalid_utf8, output, key, layout, encoding,
         spark.sparkContext.broadcast(worker), worker.key, counters,
     )  # fmt: skip
     results_frame = spark.range(0, len(shards), 1, max(1, len(shards))).mapInArrow(run_tasks(task), RESULT_SCHEMA)
@@ -211,6 +212,7 @@ def _manifest(
         "invalid_utf8": config.invalid_utf8,
         "totals": _totals(shards, layout),
         "input": plan.ledger(),
+        **plan.options(),
         "shards": shards,
     }
 

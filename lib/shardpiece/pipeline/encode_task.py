@@ -5,14 +5,12 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark import Broadcast
 
 from shardpiece import storage
-from shardpiece.corpus.splits import Columns, Split
-from shardpiece.errors import DataError
+from shardpiece.corpus.base import Selection
 from shardpiece.pipeline.outputs import OutputKind
-from shardpiece.pipeline.tasks import Counters, document_errors, plain_values, read_documents, result_batch
+from shardpiece.pipeline.tasks import Counters, document_errors, read_documents, result_batch
 from shardpiece.pipeline.warm_words import WarmWords
 from shardpiece.shards import manifest as manifests
 from shardpiece.shards.builder import TRAIN, VALIDATION, ShardBuilder, ShardLayout
@@ -90,7 +88,7 @@ class EncodeTask:
     """Encodes one shard; called on executors."""
 
     shards: Broadcast  # of list[Shard]: unpickled once per worker, not once per task
-    columns: Columns
+    selection: Selection
     invalid_utf8: str
     output: str
     key: str
@@ -134,21 +132,20 @@ def encoded_batches(
     """The documents of a shard's splits, encoded; adds them up in ``statistics``."""
     encoding, counters = task.encoding, task.counters
     dtype = task.layout.dtype()
-    for split, row, batch, documents in read_documents(shard.splits, task.columns, task.invalid_utf8):
+    for batch, documents in read_documents(shard.splits, task.selection, task.invalid_utf8):
         buffer = TokenBuffer(
             dtype, tokenizer.vocab_size, encoding.before, encoding.after, encoding.keep_empty,
             len(documents), documents.size,
         )  # fmt: skip
         ids = keys = None
-        if task.layout.keeps_ids or task.layout.needs_ids or encoding.sampling is not None:
-            ids = document_ids(split, row, batch, task.columns)
-        if task.layout.needs_ids or encoding.sampling is not None:
-            _check_ids(split, row, ids)
+        needed = "sampling, order and validation" if task.layout.needs_ids or encoding.sampling is not None else ""
+        if task.layout.keeps_ids or needed:
+            ids = batch.ids(task.selection.columns.id, needed)
         if encoding.sampling is not None:
             keys = document_keys(ids, encoding.sampling)
         for first, chunk in chunks(documents):
             chunk_keys = None if keys is None else keys[first : first + len(chunk)]
-            with document_errors(split, row + first):
+            with document_errors(batch, first):
                 tokens, offsets = tokenizer.encode_documents(
                     chunk, encoding.special_tokens_in_text, encoding.sampling, chunk_keys
                 )
@@ -166,22 +163,6 @@ def encoded_batches(
         counters.bytes.add(documents.size)
         counters.tokens.add(len(tokens))
         yield TokenBatch(tokens, offsets, ids)
-
-
-def document_ids(split: Split, row: int, batch: pa.RecordBatch, columns: Columns) -> pa.Array:
-    """The id column as strings, or FILE:ROW."""
-    if columns.id:
-        return plain_values(split, batch, columns.id)
-    rows = pa.array(np.arange(row, row + batch.num_rows)).cast(pa.string())
-    return pc.binary_join_element_wise(pa.scalar(split.path), rows, ":")
-
-
-def _check_ids(split: Split, row: int, ids: pa.Array) -> None:
-    if ids.null_count:
-        first = row + ids.is_null().to_pylist().index(True)
-        raise DataError(
-            f"{split.path}, row {first}: the document has no id, and sampling, order and validation go by ids"
-        )
 
 
 def chunks(documents: Documents) -> Iterator[tuple[int, Documents]]:

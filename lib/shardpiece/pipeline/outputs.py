@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from shardpiece import storage
+from shardpiece.corpus.base import InputFile
 from shardpiece.corpus.sources import inside
-from shardpiece.corpus.splits import InputFile
 from shardpiece.errors import FormatError, OutputError
 from shardpiece.lock import LOCK, RunLock, locked
 from shardpiece.pipeline.progress import log

@@ -9,9 +9,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from shardpiece.corpus.splits import Columns, InputPlan, Split
+from shardpiece.corpus.base import AnySplit, InputPlan, Selection
 from shardpiece.errors import ShardpieceError
-from shardpiece.pipeline.tasks import plain_values, read_documents
+from shardpiece.pipeline.tasks import read_documents
 from shardpiece.text.documents import Documents
 from shardpiece.text.engine import TextEngine
 from shardpiece.words.counter import WordCounter
@@ -33,7 +33,7 @@ def choose_partitions(text_bytes: int, parallelism: int, most: int) -> int:
     return max(1, min(most, max(enough, busy)))
 
 
-def choose_borders(plan: InputPlan, columns: Columns, engine: TextEngine, partitions: int) -> list[bytes]:
+def choose_borders(plan: InputPlan, engine: TextEngine, partitions: int) -> list[bytes]:
     """The first word of each partition but the first, ascending; fewer where the sample has too few words. A function of the
     input and of ``partitions``: the beginnings of up to 32 row groups, 1/32 of the text but no more than 4 MiB.
 
@@ -42,13 +42,13 @@ def choose_borders(plan: InputPlan, columns: Columns, engine: TextEngine, partit
     if partitions < 2:
         return []
     # Where reading is cheap: the rows in front of others of their row group would have to be decoded too.
-    splits = [split for split in plan.splits if split.skip == 0 and split.rows]
+    splits = [split for split in plan.splits if split.beginning(1) is not None]
     n = min(len(splits), _SAMPLED_SPLITS)
     chosen = [splits[i * len(splits) // n] for i in range(n)]
     share = min(_SAMPLE, plan.text_bytes // _SAMPLE_OF_TEXT) // max(1, n)
     counter = WordCounter(64 << 20)
     with ThreadPoolExecutor(16) as pool:
-        for documents, groups in pool.map(lambda split: _beginning(split, columns, share), chosen):
+        for documents, groups in pool.map(lambda split: _beginning(split, plan.selection, share), chosen):
             try:
                 words = engine.split(documents)
             except ShardpieceError:
@@ -70,19 +70,16 @@ def choose_borders(plan: InputPlan, columns: Columns, engine: TextEngine, partit
     return sorted(borders)
 
 
-def _beginning(split: Split, columns: Columns, size: int) -> tuple[Documents, list[str] | None]:
+def _beginning(split: AnySplit, selection: Selection, size: int) -> tuple[Documents, list[str] | None]:
     """The first documents of a split, ``size`` bytes of them or none."""
-    row_bytes = max(1, split.text_bytes // split.rows)
-    rows = max(1, min(split.rows, size // row_bytes))
-    # Batches of a split are of as many rows as make up 8 MiB: let that be these, so that no others are decoded.
-    few = replace(split, rows=rows, text_bytes=8 << 20)
+    group = selection.columns.group
     try:
-        for _, _, batch, documents in read_documents([few], columns, "replace"):
+        for batch, documents in read_documents([split.beginning(size)], selection, "replace"):
             n = int(np.searchsorted(documents.offsets, documents.offsets[0] + 2 * size, side="right")) - 1
             groups = None
-            if columns.group:
-                groups = [name or "" for name in plain_values(split, batch, columns.group).to_pylist()[:n]]
+            if group:
+                groups = [name or "" for name in batch.plain(group).to_pylist()[:n]]
             return replace(documents, offsets=documents.offsets[: n + 1]), groups
     except ShardpieceError:
         pass
-    return Documents.from_strings([]), None if columns.group is None else []
+    return Documents.from_strings([]), None if group is None else []

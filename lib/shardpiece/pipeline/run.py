@@ -2,10 +2,10 @@
 
 from shardpiece import storage
 from shardpiece.config import JobConfig
-from shardpiece.corpus.sources import list_files
-from shardpiece.corpus.splits import Columns, plan_input
+from shardpiece.corpus.base import Columns
 from shardpiece.errors import ConfigError
 from shardpiece.pipeline import count, encode, train
+from shardpiece.pipeline.inputs import plan_job
 from shardpiece.pipeline.report import StageReport
 from shardpiece.pipeline.session import lazy_session
 from shardpiece.text.engine import TextEngine
@@ -70,7 +70,7 @@ def _check(config: JobConfig) -> None:
         config.encode.end_of_text(config.train.special_tokens)
     engine = TextEngine(*config.engine_to_count)
     huggingface_text.check(engine, config.train.style == "byte-level")
-    plan = plan_input(list_files(config.input), Columns(config.text_column, config.id_column, config.group_column))
+    plan = plan_job(config, Columns(config.text_column, config.id_column, config.group_column))
     kinds = {"word table": count.OUTPUT, "shards": encode.OUTPUT}
     for what, path in places(config).items():
         kinds.get(what, train.OUTPUT).check(path, config.input, plan.files)

@@ -13,8 +13,9 @@ from pyspark import Accumulator
 from pyspark.sql import SparkSession
 
 from shardpiece import storage
-from shardpiece.corpus.splits import Columns, Split, read_splits
-from shardpiece.errors import DataError, DocumentError, ExecutorError, InputError, ShardpieceError, one_line
+from shardpiece.corpus.base import AnySplit, Batch, Columns, Selection
+from shardpiece.corpus.splits import read_batches
+from shardpiece.errors import DataError, DocumentError, ExecutorError, ShardpieceError, one_line
 from shardpiece.text.documents import Documents
 
 
@@ -81,35 +82,25 @@ def errors_for_driver() -> Iterator[None]:
         raise ExecutorError(ShardpieceError(f"a task failed: {one_line(error)}")) from error
 
 
-def plain_values(split: Split, batch: pa.RecordBatch, column: str) -> pa.Array:
-    """A column of ids or groups as strings. Raises InputError naming the file when its values are not text."""
-    try:
-        values = batch[column].cast(pa.string())
-        values.validate(full=True)
-        return values
-    except pa.ArrowException as error:
-        raise InputError(f"{split.path}: column {column!r} cannot be read as text ({one_line(error)})") from None
-
-
 def read_documents(
-    splits: tuple[Split, ...] | list[Split], columns: Columns, invalid_utf8: str
-) -> Iterator[tuple[Split, int, pa.RecordBatch, Documents]]:
-    """The batches of some splits as (split, first row in file, batch, documents)."""
-    for split, row, batch in read_splits(splits, columns):
-        with document_errors(split, row):
-            documents = Documents.from_arrow(batch[columns.text], invalid_utf8)
-        yield split, row, batch, documents
+    splits: tuple[AnySplit, ...] | list[AnySplit], selection: Selection | Columns, invalid_utf8: str
+) -> Iterator[tuple[Batch, Documents]]:
+    """The batches of some splits, and the text in them."""
+    for batch in read_batches(splits, selection):
+        with document_errors(batch):
+            documents = Documents.from_arrow(batch[batch.text_column], invalid_utf8)
+        yield batch, documents
 
 
 @contextmanager
-def document_errors(split: Split, first_row: int, owners: np.ndarray | None = None) -> Iterator[None]:
-    """Turn a DocumentError into a DataError with the file and the row; ``owners`` gives the document of each piece
-    where documents were cut."""
+def document_errors(batch: Batch, first: int = 0, owners: np.ndarray | None = None) -> Iterator[None]:
+    """Turn a DocumentError into a DataError with the file and the row. ``first``: the batch's document that is number 0
+    for what is done; ``owners`` gives the document of each piece where documents were cut."""
     try:
         yield
     except DocumentError as error:
         index = error.index if owners is None else int(owners[error.index])
-        raise DataError(f"{split.path}, row {first_row + index}: {error.problem}") from None
+        raise DataError(f"{batch.place(first + index)}: {error.problem}") from None
 
 
 def result_batch(results: list[dict]) -> pa.RecordBatch:

@@ -2,7 +2,8 @@
 
 from dataclasses import asdict, dataclass
 
-from shardpiece.corpus.splits import Split, pack_splits
+from shardpiece.corpus.base import AnySplit
+from shardpiece.corpus.splits import pack_splits
 
 
 @dataclass(frozen=True)
@@ -10,11 +11,12 @@ class Shard:
     """One output shard: ``name`` without ending, and the consecutive splits it holds."""
 
     name: str
-    splits: tuple[Split, ...]
+    splits: tuple[AnySplit, ...]
 
     @property
-    def rows(self) -> int:
-        return sum(split.rows for split in self.splits)
+    def rows(self) -> int | None:
+        """Rows of its splits; None when that is not known before they are read."""
+        return None if any(split.rows < 0 for split in self.splits) else sum(split.rows for split in self.splits)
 
     @property
     def text_bytes(self) -> int:
@@ -25,7 +27,7 @@ class Shard:
         return [asdict(split) for split in self.splits]
 
 
-def plan_shards(splits: list[Split], shard_bytes: int) -> list[Shard]:
+def plan_shards(splits: list[AnySplit], shard_bytes: int) -> list[Shard]:
     """Consecutive splits in shards of about ``shard_bytes`` of text; a larger split is a shard of its own."""
     groups = pack_splits(splits, shard_bytes)
     return [Shard(shard_name(i, len(groups)), tuple(group)) for i, group in enumerate(groups)]
