@@ -6,10 +6,11 @@ import pyarrow.parquet as pq
 import pytest
 
 import shardpiece
+from shardpiece.corpus.order import Placement
 from shardpiece.corpus.sources import list_files
 from shardpiece.corpus.splits import Columns, plan_input
 from shardpiece.errors import ConfigError, FormatError, ShardpieceError
-from shardpiece.pipeline.encode_task import STATISTICS, EncodeTask, Encoding, WorkerTokenizer, chunks
+from shardpiece.pipeline.encoded import DocumentEncoder, Encoding, WorkerTokenizer, chunks
 from shardpiece.pipeline.tasks import Counters
 from shardpiece.pipeline.warm_words import _Candidates, warm_words
 from shardpiece.shards.plan import plan_shards
@@ -172,10 +173,11 @@ def test_sampled_ids_depend_on_the_document_alone(tmp_path, tokenizer):
     for size in (3, 100):
         corpus = write_corpus(tmp_path / str(size), rows, files=1, row_group_size=size)
         shards = plan_shards(plan_input(list_files([str(corpus)]), columns).splits, 1 << 30)
-        task = EncodeTask(Value(shards), columns, "replace", str(tmp_path), "k", "parquet",
-                          Encoding("text", (), (), True, sampling), Value(worker), worker.key, Counters(*[Value()] * 4))  # fmt: skip
+        encoder = DocumentEncoder(columns, "replace", np.dtype(np.int32), True, Encoding("text", (), (), True, sampling),
+                                  Placement(), Value(worker), worker.key, Counters(*[Value()] * 4))  # fmt: skip
         got = {}
-        for batch in task._batches(shards[0], worker.without_words(), dict.fromkeys(STATISTICS, 0)):
+        for encoded in encoder.encode(shards[0].splits):
+            batch = encoded.written()
             for i, name in enumerate(batch.ids.to_pylist()):
                 got[name] = batch.tokens[batch.offsets[i] : batch.offsets[i + 1]].tolist()
         assert got == expected

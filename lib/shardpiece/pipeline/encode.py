@@ -13,10 +13,12 @@ from pyspark.sql import SparkSession
 
 from shardpiece import storage
 from shardpiece.config import EncodeConfig, JobConfig
+from shardpiece.corpus.order import Placement, Validation
 from shardpiece.corpus.sources import list_files
 from shardpiece.corpus.splits import Columns, InputPlan, plan_input
 from shardpiece.errors import ConfigError
-from shardpiece.pipeline.encode_task import OUTPUT, STATISTICS, EncodeTask, Encoding, WorkerTokenizer
+from shardpiece.pipeline.encode_task import OUTPUT, EncodeTask
+from shardpiece.pipeline.encoded import STATISTICS, DocumentEncoder, Encoding, WorkerTokenizer
 from shardpiece.pipeline.kernels import prepare_encoding
 from shardpiece.pipeline.progress import StageProgress, log
 from shardpiece.pipeline.report import StageReport
@@ -53,7 +55,9 @@ def _encode(session: Callable[[], SparkSession], config: JobConfig, words: str |
     before, after = _around(settings, tokenizer, eos)
     sampling = _sampling(settings, tokenizer)
     encoding = Encoding(settings.special_tokens_in_text, before, after, settings.empty_documents == "keep", sampling)
-    layout = ShardLayout(tuple(settings.format), ShardSpec(tokenizer.vocab_size, tokenizer.fingerprint, eos_id=eos))
+    placement = _placement(settings)
+    spec = ShardSpec(tokenizer.vocab_size, tokenizer.fingerprint, eos_id=eos)
+    layout = ShardLayout(tuple(settings.format), spec, placement.validation)
     layout.check()
     columns = Columns(config.text_column, id=config.id_column)
     plan = plan_input(list_files(config.input), columns)
@@ -69,7 +73,7 @@ def _encode(session: Callable[[], SparkSession], config: JobConfig, words: str |
         columns=[config.text_column, config.id_column],
         input=plan.ledger(),
         shards=[len(shard.splits) for shard in shards],
-        **_options(encoding),
+        **_options(encoding, placement),
     )
     finished = OUTPUT.finished(output, key, config.overwrite)
     if finished is not None:
@@ -89,10 +93,11 @@ def _encode(session: Callable[[], SparkSession], config: JobConfig, words: str |
     if config.id_column and not layout.carries("ids"):
         log(f"encode: {', '.join(layout.formats)} has no place for document ids, id_column is not used")
     counters = Counters.create(spark)
-    task = EncodeTask(
-        spark.sparkContext.broadcast(shards), columns, config.invalid_utf8, output, key, layout, encoding,
+    documents = DocumentEncoder(
+        columns, config.invalid_utf8, layout.dtype(), layout.needs_ids, encoding, placement,
         spark.sparkContext.broadcast(worker), worker.key, counters,
     )  # fmt: skip
+    task = EncodeTask(spark.sparkContext.broadcast(shards), output, key, layout, documents)
     results_frame = spark.range(0, len(shards), 1, max(1, len(shards))).mapInArrow(run_tasks(task), RESULT_SCHEMA)
     reader = counters.reader(plan.text_bytes, "documents", "bytes", "tokens")
     with StageProgress("encode", reader) as progress, job_errors("encode"):
@@ -100,7 +105,7 @@ def _encode(session: Callable[[], SparkSession], config: JobConfig, words: str |
     resumed = sum(result.pop("resumed") for result in results)
     if resumed:
         log(f"encode: {resumed:,} of {len(shards):,} shards were finished by an earlier run")
-    manifest = _manifest(config, tokenizer, key, encoding, layout, plan, results)
+    manifest = _manifest(config, tokenizer, key, encoding, placement, layout, plan, results)
     OUTPUT.finish(lock, manifest)
     if manifest["totals"]["replaced_documents"]:
         log(f"encode: {manifest['totals']['replaced_documents']:,} documents had invalid UTF-8, replaced with U+FFFD")
@@ -127,9 +132,17 @@ def _sampling(settings: EncodeConfig, tokenizer: Tokenizer) -> Sampling | None:
     return None if sampling.deterministic else sampling
 
 
-def _options(encoding: Encoding) -> dict:
+def _placement(settings: EncodeConfig) -> Placement:
+    validation = None if settings.validation is None else Validation(**settings.validation.model_dump())
+    return Placement(settings.seed, None, validation, settings.shuffle != "none")
+
+
+def _options(encoding: Encoding, placement: Placement) -> dict:
     """What goes into plan key and manifest when it is not as by default."""
-    return {} if encoding.sampling is None else {"sampling": asdict(encoding.sampling)}
+    options = {} if encoding.sampling is None else {"sampling": asdict(encoding.sampling)}
+    if placement.validation is not None:
+        options["validation"] = asdict(placement.validation)
+    return options
 
 
 def _words(settings: EncodeConfig, tokenizer: Tokenizer, own: str | None) -> WarmWords | None:
@@ -144,6 +157,7 @@ def _manifest(
     tokenizer: Tokenizer,
     key: str,
     encoding: Encoding,
+    placement: Placement,
     layout: ShardLayout,
     plan: InputPlan,
     results: list[dict],
@@ -161,7 +175,7 @@ def _manifest(
         "vocab_size": tokenizer.vocab_size,
         "formats": described,
         "around": {"before": list(encoding.before), "after": list(encoding.after)},
-        **_options(encoding),
+        **_options(encoding, placement),
         "empty_documents": config.encode.empty_documents,
         "special_tokens_in_text": config.encode.special_tokens_in_text,
         "invalid_utf8": config.invalid_utf8,

@@ -44,6 +44,11 @@ class ShardLayout:
         """Whether any format has a place for "ids", "metadata" or "pieces"."""
         return any(what in format.carries for format in self.chosen())
 
+    @property
+    def needs_ids(self) -> bool:
+        """Whether documents have to come with their ids."""
+        return self.carries("ids") or self.validation is not None
+
     def check(self) -> None:
         """Raises ConfigError for what one of the formats cannot hold."""
         for format in self.chosen():
