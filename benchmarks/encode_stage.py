@@ -37,7 +37,7 @@ from shardpiece.corpus.sources import list_files
 from shardpiece.corpus.splits import plan_input
 from shardpiece.pipeline.count import count
 from shardpiece.pipeline.encode import encode
-from shardpiece.pipeline.encode_task import chunks
+from shardpiece.pipeline.encoded import chunks
 from shardpiece.pipeline.session import lazy_session
 from shardpiece.pipeline.tasks import read_documents
 from shardpiece.pipeline.warm_words import warm_words

@@ -7,14 +7,13 @@ import pytest
 
 import shardpiece
 from shardpiece.corpus.base import Columns
+from shardpiece.corpus.order import Placement
 from shardpiece.corpus.sources import list_files
 from shardpiece.corpus.splits import plan_input
 from shardpiece.errors import ConfigError, FormatError, ShardpieceError
-from shardpiece.pipeline.encode_task import STATISTICS, EncodeTask, Encoding, WorkerTokenizer, chunks, encoded_batches
+from shardpiece.pipeline.encoded import DocumentEncoder, Encoding, WorkerTokenizer, chunks
 from shardpiece.pipeline.tasks import Counters
 from shardpiece.pipeline.warm_words import _Candidates, warm_words
-from shardpiece.shards.builder import ShardLayout
-from shardpiece.shards.formats.base import ShardSpec
 from shardpiece.shards.plan import plan_shards
 from shardpiece.shards.token_buffer import TokenBuffer
 from shardpiece.storage import pretty_json
@@ -176,11 +175,12 @@ def test_sampled_ids_depend_on_the_document_alone(tmp_path, tokenizer):
         corpus = write_corpus(tmp_path / str(size), rows, files=1, row_group_size=size)
         plan = plan_input(list_files([str(corpus)]), columns)
         shards = plan_shards(plan.splits, 1 << 30)
-        layout = ShardLayout(("parquet",), ShardSpec(tokenizer.vocab_size))
-        task = EncodeTask(Value(shards), plan.selection, "replace", str(tmp_path), "k", layout,
-                          Encoding("text", (), (), True, sampling), Value(worker), worker.key, Counters(*[Value()] * 4))  # fmt: skip
+        encoder = DocumentEncoder(plan.selection, "replace", np.dtype(np.int32), True,
+                                  Encoding("text", (), (), True, sampling), Placement(), Value(worker), worker.key,
+                                  Counters(*[Value()] * 4))  # fmt: skip
         got = {}
-        for batch in encoded_batches(task, shards[0], worker.without_words(), dict.fromkeys(STATISTICS, 0)):
+        for encoded in encoder.encode(shards[0].splits):
+            batch = encoded.written()
             for i, name in enumerate(batch.ids.to_pylist()):
                 got[name] = batch.tokens[batch.offsets[i] : batch.offsets[i + 1]].tolist()
         assert got == expected

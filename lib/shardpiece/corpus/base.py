@@ -220,6 +220,10 @@ class Batch:
     def slice(self, first: int, rows: int) -> "Batch":
         return Batch(self.split, self.positions[first : first + rows], self.data.slice(first, rows))
 
+    def filter(self, chosen: np.ndarray) -> "Batch":
+        """The documents where ``chosen`` (bool [rows]) is set."""
+        return Batch(self.split, self.positions[chosen], self.data.filter(pa.array(chosen)))
+
     def place(self, index: int) -> str:
         """Where document ``index`` is, for messages."""
         return place(self.split, int(self.positions[index]))

@@ -33,11 +33,21 @@ class Validation:
 @dataclass(frozen=True)
 class Placement:
     """``seed``: of order and mixture; ``takes``: by group, how often its documents are taken, None for once each;
-    ``validation``: None when nothing is set apart."""
+    ``validation``: None when nothing is set apart; ``shuffled``: whether the order goes by ids too."""
 
-    seed: int
+    seed: int = 0
     takes: Mapping[str, Take] | None = None
     validation: Validation | None = None
+    shuffled: bool = False
+
+    @property
+    def goes_by_ids(self) -> str:
+        """What needs an id of every document, for messages; "" if nothing does."""
+        if self.takes is not None:
+            return "the mixture"
+        if self.validation is not None:
+            return "the validation split"
+        return "shuffling" if self.shuffled else ""
 
     def copies(self, ids: pa.Array, groups: pa.Array | None) -> np.ndarray | None:
         """int64 [n]: how many times each document is taken; None: each once. ``groups``: strings, null is the group "".

@@ -14,8 +14,10 @@ from pyspark.sql import SparkSession
 from shardpiece import storage
 from shardpiece.config import EncodeConfig, JobConfig
 from shardpiece.corpus.base import Columns, InputPlan
+from shardpiece.corpus.order import Placement, Validation
 from shardpiece.errors import ConfigError
-from shardpiece.pipeline.encode_task import OUTPUT, STATISTICS, EncodeTask, Encoding, WorkerTokenizer
+from shardpiece.pipeline.encode_task import OUTPUT, EncodeTask
+from shardpiece.pipeline.encoded import STATISTICS, DocumentEncoder, Encoding, WorkerTokenizer
 from shardpiece.pipeline.inputs import plan_job
 from shardpiece.pipeline.kernels import prepare_encoding
 from shardpiece.pipeline.progress import StageProgress, log
@@ -56,17 +58,19 @@ def _encode(session: Callable[[], SparkSession], config: JobConfig, words: str |
     before, after = _around(settings, tokenizer, eos)
     sampling = _sampling(settings, tokenizer)
     encoding = Encoding(settings.special_tokens_in_text, before, after, settings.empty_documents == "keep", sampling)
+    placement = _placement(settings)
     packing = _packing(settings, tokenizer)
+    columns = Columns(config.text_column, id=config.id_column, metadata=tuple(settings.metadata_columns))
+    plan = plan_job(config, columns, "encode")
     spec = ShardSpec(
-        tokenizer.vocab_size, tokenizer.fingerprint, packing and packing.row_length, packing is not None, eos_id=eos
-    )
-    seed = None if settings.shuffle == "none" else settings.seed
+        tokenizer.vocab_size, tokenizer.fingerprint, packing and packing.row_length, packing is not None,
+        metadata=plan.metadata, eos_id=eos,
+    )  # fmt: skip
     layout = ShardLayout(
-        tuple(settings.format), spec, packing=packing, seed=seed, memory=int(settings.memory_per_task)
+        tuple(settings.format), spec, placement.validation, packing, settings.seed if placement.shuffled else None,
+        int(settings.memory_per_task),
     )  # fmt: skip
     layout.check()
-    columns = Columns(config.text_column, id=config.id_column)
-    plan = plan_job(config, columns, "encode")
     shards = plan_shards(plan.splits, int(settings.shard_size))
     key = plan_key(
         stage="encode",
@@ -100,10 +104,11 @@ def _encode(session: Callable[[], SparkSession], config: JobConfig, words: str |
     if config.id_column and not layout.keeps_ids and not layout.needs_ids:
         log(f"encode: {', '.join(layout.formats)} has no place for document ids, id_column is not used")
     counters = Counters.create(spark)
-    task = EncodeTask(
-        spark.sparkContext.broadcast(shards), plan.selection, config.invalid_utf8, output, key, layout, encoding,
+    documents = DocumentEncoder(
+        plan.selection, config.invalid_utf8, layout.dtype(), layout.keeps_ids or layout.needs_ids, encoding, placement,
         spark.sparkContext.broadcast(worker), worker.key, counters,
     )  # fmt: skip
+    task = EncodeTask(spark.sparkContext.broadcast(shards), output, key, layout, documents)
     results_frame = spark.range(0, len(shards), 1, max(1, len(shards))).mapInArrow(run_tasks(task), RESULT_SCHEMA)
     reader = counters.reader(plan.text_bytes, "documents", "bytes", "tokens")
     with StageProgress("encode", reader) as progress, job_errors("encode"):
@@ -165,6 +170,11 @@ def _packing(settings: EncodeConfig, tokenizer: Tokenizer) -> Packing | None:
     return Packing(**values, pad_id=pad_id)
 
 
+def _placement(settings: EncodeConfig) -> Placement:
+    validation = None if settings.validation is None else Validation(**settings.validation.model_dump())
+    return Placement(settings.seed, None, validation, settings.shuffle != "none")
+
+
 def _options(settings: EncodeConfig, encoding: Encoding, layout: ShardLayout) -> dict:
     """What goes into plan key and manifest when it is not as by default."""
     options: dict = {}
@@ -174,6 +184,8 @@ def _options(settings: EncodeConfig, encoding: Encoding, layout: ShardLayout) ->
         options["packing"] = asdict(layout.packing)
     if layout.seed is not None:
         options["shuffle"] = {"kind": settings.shuffle, "seed": layout.seed}
+    if layout.validation is not None:
+        options["validation"] = asdict(layout.validation)
     return options
 
 

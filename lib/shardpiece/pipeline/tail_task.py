@@ -7,7 +7,8 @@ import pyarrow as pa
 from pyspark import Broadcast
 
 from shardpiece import storage
-from shardpiece.pipeline.encode_task import OUTPUT, STATISTICS
+from shardpiece.pipeline.encode_task import OUTPUT
+from shardpiece.pipeline.encoded import STATISTICS
 from shardpiece.pipeline.tasks import result_batch
 from shardpiece.shards import manifest as manifests
 from shardpiece.shards.builder import ShardBuilder, ShardLayout
