@@ -13,18 +13,31 @@ def readable(token: bytes) -> str:
     plain = text.replace(" ", "·")
     if plain.isprintable():
         return plain
-    shown = []
-    for character in text:
-        code = ord(character)
-        if 0xDC80 <= code <= 0xDCFF:
-            shown.append(f"<{code - 0xDC00:02X}>")
-        elif character in _NAMED:
-            shown.append(_NAMED[character])
-        elif unicodedata.category(character) in ("Cc", "Cf", "Co", "Cn", "Zs", "Zl", "Zp"):
-            shown.append(f"<U+{code:04X}>")
+    return "".join(map(_shown, text))
+
+
+def readable_parts(token: bytes) -> list[tuple[str, bool]]:
+    """The same in parts: (text, whether it is a symbol for what could not be seen), neighbours of one kind together."""
+    parts: list[tuple[str, bool]] = []
+    for character in token.decode("utf-8", "surrogateescape"):
+        shown = _shown(character)
+        symbol = shown != character
+        if parts and parts[-1][1] == symbol:
+            parts[-1] = (parts[-1][0] + shown, symbol)
         else:
-            shown.append(character)
-    return "".join(shown)
+            parts.append((shown, symbol))
+    return parts
+
+
+def _shown(character: str) -> str:
+    code = ord(character)
+    if 0xDC80 <= code <= 0xDCFF:
+        return f"<{code - 0xDC00:02X}>"
+    if character in _NAMED:
+        return _NAMED[character]
+    if unicodedata.category(character) in ("Cc", "Cf", "Co", "Cn", "Zs", "Zl", "Zp"):
+        return f"<U+{code:04X}>"
+    return character
 
 
 def show_words(words: list[bytes]) -> str:
