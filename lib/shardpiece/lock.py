@@ -141,6 +141,14 @@ def break_lock(directory: str) -> None:
     storage.remove(storage.join(directory, LOCK))
 
 
+def in_use(directory: str, holder: Holder) -> OutputError:
+    return OutputError(
+        f"{directory}: in use by {holder.describe()}. Wait for it or stop it. A run that was killed is noticed at once on "
+        f"its own machine, elsewhere {STALE_SECONDS / 60:.0f} minutes after its last heartbeat; if you know that it is "
+        f"gone: {_break(directory)}"
+    )
+
+
 def _break(directory: str) -> str:
     return f"shardpiece clean {directory} --break-lock"
 
@@ -154,11 +162,7 @@ def _acquire(directory: str, holder: Holder) -> None:
         if found is None:
             continue
         if not found.gone:
-            raise OutputError(
-                f"{directory}: in use by {found.describe()}. Wait for it or stop it. A run that was killed is "
-                f"noticed at once on its own machine, elsewhere {STALE_SECONDS / 60:.0f} minutes after its last "
-                f"heartbeat; if you know that it is gone: {_break(directory)}"
-            )
+            raise in_use(directory, found)
         if _change(path, found.token, holder):
             if not _exact(path):
                 time.sleep(_SETTLE_SECONDS)

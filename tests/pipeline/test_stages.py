@@ -223,8 +223,8 @@ def test_another_run_that_takes_over_is_noticed(session, done, corpus, tmp_path,
     base, _, _ = done
     start = OutputKind.start
 
-    def start_and_lose(self, lock, key, resume=False):
-        start(self, lock, key, resume)
+    def start_and_lose(self, lock, key, **how):
+        start(self, lock, key, **how)
         (tmp_path / "shards" / "_started.json").write_text(json.dumps({"key": "of another run"}))
 
     monkeypatch.setattr(OutputKind, "start", start_and_lose)
@@ -471,7 +471,7 @@ def test_any_text_engine_counts_and_encodes(session, corpus, tmp_path):
     tokenizer = shardpiece.load(config.tokenizer_path)
     manifest = json.loads((tmp_path / "shards" / "manifest.json").read_text())
     assert manifest["engine"] == tokenizer.engine.fingerprint == engine.fingerprint
-    assert manifest["special_tokens_in_text"] == "token"
+    assert manifest["settings"]["special_tokens_in_text"] == "token"
     eos = tokenizer.special_id("<|endoftext|>")
     rows = [row for shard in manifest["shards"] for file in shard["files"]
             for row in pq.read_table(tmp_path / "shards" / file["name"]).to_pylist()]  # fmt: skip

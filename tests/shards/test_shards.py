@@ -14,6 +14,7 @@ from shardpiece.shards.builder import ShardBuilder, ShardLayout, finish_formats
 from shardpiece.shards.formats.base import ShardSpec, TokenBatch, smallest_dtype
 from shardpiece.shards.plan import plan_shards
 from shardpiece.shards.readers import iter_rows
+from shardpiece.shards.statistics import Statistics
 
 
 def batches():
@@ -181,9 +182,14 @@ def test_journal_entries_count_only_while_they_hold(tmp_path):
     entry |= dict.fromkeys(counts, 0)
     path = manifests.journal_path(str(tmp_path), "shard-00000")
     assert manifests.read_journal_entry(str(tmp_path), "shard-00000", "k") is None
-    storage.write_bytes(path, storage.pretty_json(entry))
+    manifests.write_journal_entry(str(tmp_path), entry, Statistics.empty(300))
     assert manifests.read_journal_entry(str(tmp_path), "shard-00000", "k") == entry
     assert manifests.read_journal_entry(str(tmp_path), "shard-00000", "other") is None
+    counted = tmp_path / "_journal" / "shard-00000.statistics.parquet"
+    raw = counted.read_bytes()
+    counted.write_bytes(raw[:-1])
+    assert manifests.read_journal_entry(str(tmp_path), "shard-00000", "k") is None
+    counted.write_bytes(raw)
     (tmp_path / "shard-00000.bin").write_bytes(b"changed")
     assert manifests.read_journal_entry(str(tmp_path), "shard-00000", "k") is None
     (tmp_path / "shard-00000.bin").unlink()

@@ -24,7 +24,7 @@ def counted(seed: int) -> Statistics:
     statistics = Statistics.empty(500)
     for tokens, offsets, groups, text_offsets in batches(seed):
         statistics.add(tokens, offsets)
-        statistics.add_groups(pa.array(groups, pa.string()), offsets, text_offsets)
+        statistics.add_groups(pa.array(groups, pa.string()), np.diff(text_offsets), np.diff(offsets))
     return statistics
 
 

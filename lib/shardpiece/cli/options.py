@@ -54,6 +54,8 @@ KEYS = {
     "append_eos": "encode.append_eos",
     "special_tokens_in_text": "encode.special_tokens_in_text",
     "run_output": "output",
+    "incremental": "encode.incremental",
+    "dry_run": "dry_run",
 }
 
 
@@ -76,6 +78,12 @@ def common(command):
     ):
         command = option(command)
     return command
+
+
+def dry_run(command):
+    return click.option("--dry-run", is_flag=True, help="Say what would be done: files, shards, disk; do nothing.")(
+        command
+    )
 
 
 def spark(command):

@@ -24,11 +24,14 @@ from shardpiece.errors import ConfigError
     help="Left out where the text spells it; default: those of the style, <|endoftext|> without one.",
 )
 @click.option("--output", "words_output", metavar="WORDS", help="Directory of the word table.")
+@options.dry_run
 @options.spark
 @options.common
 def count(config_path, settings, inputs, more_inputs, **flags):
     """Count the words (pre-tokens) of a corpus into a word table."""
     config = options.config(config_path, settings, {"inputs": inputs + more_inputs, **flags})
+    if config.dry_run:
+        return _show_plan(config, "count")
     from shardpiece.pipeline import report, run
 
     done = run.run_count(config)
@@ -98,11 +101,15 @@ def train(config_path, settings, **flags):
     metavar="POLICY",
     help="What a place is that spells a special token: text (default), token, or error.",
 )
+@click.option("--incremental", is_flag=True, help="Add to the shards that are there what of the input is new.")
+@options.dry_run
 @options.spark
 @options.common
 def encode(config_path, settings, inputs, more_inputs, **flags):
     """Encode a corpus into token-ID shards."""
     config = options.config(config_path, settings, {"inputs": inputs + more_inputs, **flags})
+    if config.dry_run:
+        return _show_plan(config, "encode")
     from shardpiece.pipeline import report, run
 
     done = run.run_encode(config)
@@ -115,6 +122,7 @@ def encode(config_path, settings, inputs, more_inputs, **flags):
 @click.option("--output", "run_output", metavar="DIR", help="Instead of the configuration's output.")
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Any configuration key, as a.b=c.")
 @click.option("--overwrite", is_flag=True, help="Replace outputs that other settings made.")
+@options.dry_run
 @options.spark
 def run(config_and_inputs, settings, inputs, **flags):
     """Count, train and encode as CONFIG (a YAML file) says, skipping what is done and unchanged."""
@@ -124,10 +132,19 @@ def run(config_and_inputs, settings, inputs, **flags):
         raise ConfigError(f"run takes one configuration file, not {len(configs)}: {' '.join(configs)}")
     more = tuple(name for name in config_and_inputs if name.endswith(".parquet"))
     config = options.config(configs[0], settings, {"inputs": inputs + more, **flags})
+    if config.dry_run:
+        return _show_plan(config, "count", "train", "encode")
     from shardpiece.pipeline import report
     from shardpiece.pipeline import run as stages
 
     report.print_summary(stages.run_all(config), stages.places(config))
+
+
+def _show_plan(config, *stages: str) -> None:
+    from shardpiece.pipeline.dry_run import show
+
+    for line in show(config, stages):
+        click.echo(line)
 
 
 @click.command()

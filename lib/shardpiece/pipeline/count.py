@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 
 from shardpiece import storage
 from shardpiece.config import JobConfig
-from shardpiece.corpus.base import Columns, Selection
+from shardpiece.corpus.base import Columns, InputPlan, Selection
 from shardpiece.corpus.splits import pack_splits
 from shardpiece.pipeline.inputs import plan_job
 from shardpiece.pipeline.kernels import prepare_kernels
@@ -63,17 +63,19 @@ OUTPUT = OutputKind(
 )
 
 
-def count(session: Callable[[], SparkSession], config: JobConfig) -> StageReport:
-    """Count the words of ``config.input`` into ``config.words_path``; does nothing when that was done before.
+@dataclass(frozen=True)
+class Planned:
+    """What a count run is about to do; ``key``: of everything that decides its result."""
 
-    ``session`` is called, and Spark started, only when there is something to do.
-    """
-    with ExitStack() as held:
-        return _count(session, config, held)
+    output: str
+    engine: TextEngine
+    special_tokens: list[str]
+    plan: InputPlan
+    key: str
 
 
-def _count(session: Callable[[], SparkSession], config: JobConfig, held: ExitStack) -> StageReport:
-    output = storage.absolute(config.words_path)
+def plan_count(config: JobConfig) -> Planned:
+    """Reads the input's metadata; writes nothing."""
     columns = Columns(config.text_column, group=config.group_column)
     engine = TextEngine(*config.engine_to_count)
     huggingface_text.check(engine, config.train.style == "byte-level")  # or the training fails
@@ -89,12 +91,27 @@ def _count(session: Callable[[], SparkSession], config: JobConfig, held: ExitSta
         input=plan.ledger(),
         **plan.options(),
     )
+    return Planned(storage.absolute(config.words_path), engine, special_tokens, plan, key)
+
+
+def count(session: Callable[[], SparkSession], config: JobConfig) -> StageReport:
+    """Count the words of ``config.input`` into ``config.words_path``; does nothing when that was done before.
+
+    ``session`` is called, and Spark started, only when there is something to do.
+    """
+    with ExitStack() as held:
+        return _count(session, config, plan_count(config), held)
+
+
+def _count(session: Callable[[], SparkSession], config: JobConfig, planned: Planned, held: ExitStack) -> StageReport:
+    output, engine, key = planned.output, planned.engine, planned.key
+    plan, special_tokens = planned.plan, planned.special_tokens
     finished = OUTPUT.finished(output, key, config.overwrite)
     if finished is not None:
         log(f"count: {output} is done and unchanged, skipped")
         return _report(finished, 0.0, skipped=True)
     OUTPUT.check(output, config.input, plan.files)
-    lock = held.enter_context(OUTPUT.lock(output, key, config.overwrite))
+    lock = held.enter_context(OUTPUT.lock(output, lambda: OUTPUT.finished(output, key, config.overwrite)))
     prepare_kernels(engine)
     spark = session()
     OUTPUT.start(lock, key)

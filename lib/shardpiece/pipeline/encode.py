@@ -6,18 +6,22 @@ checksums show, is not written again.
 
 import json
 from collections.abc import Callable
-from contextlib import ExitStack, suppress
-from dataclasses import asdict
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from functools import partial
 
 from pyspark.sql import SparkSession
 
 from shardpiece import storage
 from shardpiece.config import EncodeConfig, JobConfig
-from shardpiece.corpus.base import Columns, InputPlan
+from shardpiece.corpus.base import Columns, InputPlan, Selection
 from shardpiece.corpus.order import Placement, Validation
 from shardpiece.errors import ConfigError
+from shardpiece.lock import RunLock
+from shardpiece.pipeline import increments
 from shardpiece.pipeline.encode_task import OUTPUT, EncodeTask
 from shardpiece.pipeline.encoded import STATISTICS, DocumentEncoder, Encoding, WorkerTokenizer
+from shardpiece.pipeline.increments import Earlier
 from shardpiece.pipeline.inputs import plan_job
 from shardpiece.pipeline.kernels import prepare_encoding
 from shardpiece.pipeline.progress import StageProgress, log
@@ -29,26 +33,42 @@ from shardpiece.pipeline.warm_words import WarmWords, warm_words
 from shardpiece.shards import manifest as manifests
 from shardpiece.shards.builder import ShardLayout, finish_formats
 from shardpiece.shards.formats.base import ShardSpec
+from shardpiece.shards.manifest import summed_statistics, write_statistics
 from shardpiece.shards.packing import STATISTICS as PACKING_STATISTICS
 from shardpiece.shards.packing import Packing
-from shardpiece.shards.plan import plan_shards, shard_name
+from shardpiece.shards.plan import Shard, plan_shards, shard_name, shard_number
 from shardpiece.tokenizer import packed
 from shardpiece.tokenizer.loading import load
 from shardpiece.tokenizer.sampling import Sampling
 from shardpiece.tokenizer.tokenizer import Tokenizer
 
-
-def encode(session: Callable[[], SparkSession], config: JobConfig, words: str | None = None) -> StageReport:
-    """Encode ``config.input`` into ``config.shards_path``; does nothing when that was done before.
-
-    ``session`` is called, and Spark started, only when there is something to do. ``words``: a word table whose frequent
-    words are likely to come, when the configuration names none; it may turn out not to be usable.
-    """
-    with ExitStack() as held:
-        return _encode(session, config, words, held)
+# Settings that manifests also name at the top, where they are not as by default: readers have to know of them.
+_OPTIONS = ("where", "sample", "sampling", "packing", "shuffle", "validation")
 
 
-def _encode(session: Callable[[], SparkSession], config: JobConfig, words: str | None, held: ExitStack) -> StageReport:
+@dataclass(frozen=True)
+class Planned:
+    """What an encode run is about to do. ``found``: what its output holds that it adds to; ``plan``, ``shards``: of the
+    input that is new; ``made_with``: all settings that decide what the shards hold; ``finished``: the manifest when there is
+    nothing to do."""
+
+    output: str
+    tokenizer: Tokenizer
+    encoding: Encoding
+    placement: Placement
+    layout: ShardLayout
+    made_with: dict
+    found: Earlier
+    plan: InputPlan
+    shards: list[Shard]
+    key: str
+    finished: dict | None
+    why_finished: str = ""
+
+
+def plan_encode(config: JobConfig) -> Planned:
+    """Reads the tokenizer, the input's metadata and what the output has; writes nothing. Raises OutputError for an output
+    of other settings, ConfigError and InputError for what cannot be encoded."""
     settings = config.encode
     source = storage.absolute(config.tokenizer_source)
     output = storage.absolute(config.shards_path)
@@ -60,8 +80,8 @@ def _encode(session: Callable[[], SparkSession], config: JobConfig, words: str |
     encoding = Encoding(settings.special_tokens_in_text, before, after, settings.empty_documents == "keep", sampling)
     placement = _placement(settings)
     packing = _packing(settings, tokenizer)
-    columns = Columns(config.text_column, id=config.id_column, metadata=tuple(settings.metadata_columns))
-    plan = plan_job(config, columns, "encode")
+    columns = Columns(config.text_column, config.id_column, config.group_column, tuple(settings.metadata_columns))
+    plan = whole = plan_job(config, columns, "encode")
     spec = ShardSpec(
         tokenizer.vocab_size, tokenizer.fingerprint, packing and packing.row_length, packing is not None,
         metadata=plan.metadata, eos_id=eos,
@@ -71,41 +91,73 @@ def _encode(session: Callable[[], SparkSession], config: JobConfig, words: str |
         int(settings.memory_per_task),
     )  # fmt: skip
     layout.check()
-    shards = plan_shards(plan.splits, int(settings.shard_size))
+    made_with = _made_with(config, tokenizer, encoding, layout, plan.selection)
+    found = Earlier()
+    if settings.incremental:
+        found = increments.earlier(OUTPUT, output, made_with, config.overwrite)
+        plan = increments.unseen(found, whole, config.changed_input)
+    shards = plan_shards(plan.splits, int(settings.shard_size), found.next_number)
     key = plan_key(
         stage="encode",
-        tokenizer=tokenizer.fingerprint,
-        format=list(layout.formats),
-        around=[before, after],
-        empty_documents=settings.empty_documents,
-        special_tokens_in_text=settings.special_tokens_in_text,
-        invalid_utf8=config.invalid_utf8,
-        columns=[config.text_column, config.id_column],
+        **made_with,
         input=plan.ledger(),
         shards=[len(shard.splits) for shard in shards],
-        **_options(settings, encoding, layout),
-        **plan.options(),
+        **_left_out(plan),
+        **({"after": found.key} if found.key else {}),
     )
-    finished = OUTPUT.finished(output, key, config.overwrite)
-    if finished is not None:
-        log(f"encode: {output} is done and unchanged, skipped")
-        return _report(finished, 0.0, skipped=True)
-    OUTPUT.check(output, config.input, plan.files)
-    lock = held.enter_context(OUTPUT.lock(output, key, config.overwrite))
-    worker = WorkerTokenizer(packed.pack(tokenizer), _words(settings, tokenizer, words), int(settings.cache_bytes))
-    prepare_encoding(worker.without_words(), layout.dtype(), sampling)
-    spark = session()
-    OUTPUT.start(lock, key, resume=True)
+    if settings.incremental:
+        finished = found.manifest if not plan.files else None
+        why = f"nothing new: all {len(whole.files):,} files are in {output} already"
+    else:
+        finished = OUTPUT.finished(output, key, config.overwrite)
+        why = f"{output} is done and unchanged"
+    return Planned(
+        output, tokenizer, encoding, placement, layout, made_with, found, plan, shards, key, finished, why
+    )  # fmt: skip
 
+
+def encode(session: Callable[[], SparkSession], config: JobConfig, words: str | None = None) -> StageReport:
+    """Encode ``config.input`` into ``config.shards_path``; does nothing when that was done before.
+
+    ``session`` is called, and Spark started, only when there is something to do. ``words``: a word table whose frequent
+    words are likely to come, when the configuration names none; it may turn out not to be usable.
+    """
+    planned = plan_encode(config)
+    if planned.finished is not None:
+        log(f"encode: {planned.why_finished}, skipped")
+        return _report(planned.finished, 0.0, skipped=True)
+    OUTPUT.check(planned.output, config.input, planned.plan.files)
+    if config.encode.incremental:
+        again = partial(
+            increments.check_again, OUTPUT, planned.output, planned.found, planned.made_with, config.overwrite
+        )
+    else:
+        again = partial(OUTPUT.finished, planned.output, planned.key, config.overwrite)
+    with OUTPUT.lock(planned.output, again) as lock:
+        return _encode(session, config, words, planned, lock)
+
+
+def _encode(
+    session: Callable[[], SparkSession], config: JobConfig, words: str | None, planned: Planned, lock: RunLock
+) -> StageReport:
+    settings = config.encode
+    output, tokenizer, encoding, layout = planned.output, planned.tokenizer, planned.encoding, planned.layout
+    found, plan, shards, key = planned.found, planned.plan, planned.shards, planned.key
+    worker = WorkerTokenizer(packed.pack(tokenizer), _words(settings, tokenizer, words), int(settings.cache_bytes))
+    prepare_encoding(worker.without_words(), layout.dtype(), encoding.sampling)
+    spark = session()
+    OUTPUT.start(lock, key, resume=True, settings=planned.made_with, add=found.manifest is not None)
+
+    new = " new" if found.manifest is not None else ""
     log(
-        f"encode: {len(plan.files):,} files, {plan.text_bytes / 1e6:,.1f} MB of text, "
+        f"encode: {len(plan.files):,}{new} files, {plan.text_bytes / 1e6:,.1f} MB of text, "
         f"{len(shards):,} shards of {', '.join(layout.formats)}"
     )
     if config.id_column and not layout.keeps_ids and not layout.needs_ids:
         log(f"encode: {', '.join(layout.formats)} has no place for document ids, id_column is not used")
     counters = Counters.create(spark)
     documents = DocumentEncoder(
-        plan.selection, config.invalid_utf8, layout.dtype(), layout.keeps_ids or layout.needs_ids, encoding, placement,
+        plan.selection, config.invalid_utf8, layout.dtype(), layout.keeps_ids or layout.needs_ids, encoding, planned.placement,
         spark.sparkContext.broadcast(worker), worker.key, counters,
     )  # fmt: skip
     task = EncodeTask(spark.sparkContext.broadcast(shards), output, key, layout, documents)
@@ -113,18 +165,17 @@ def _encode(session: Callable[[], SparkSession], config: JobConfig, words: str |
     reader = counters.reader(plan.text_bytes, "documents", "bytes", "tokens")
     with StageProgress("encode", reader) as progress, job_errors("encode"):
         results = [json.loads(row.result) for row in collect(spark, results_frame)]
-        results.sort(key=lambda result: result["name"])
+        results.sort(key=lambda result: shard_number(result["name"]))
         tails = [tail for result in results for tail in result.pop("tails", [])]
         if tails:
-            last = TailTask(
-                shard_name(len(shards), len(shards)), spark.sparkContext.broadcast(tails), output, key, layout
-            )  # fmt: skip
+            number = found.next_number + len(shards)
+            last = TailTask(shard_name(number, number), spark.sparkContext.broadcast(tails), output, key, layout)
             tails_frame = spark.range(0, 1, 1, 1).mapInArrow(run_tasks(last), RESULT_SCHEMA)
             results += [json.loads(row.result) for row in collect(spark, tails_frame)]
     resumed = sum(result.pop("resumed") for result in results)
     if resumed:
         log(f"encode: {resumed:,} of {len(results):,} shards were finished by an earlier run")
-    manifest = _manifest(config, tokenizer, key, encoding, layout, plan, results)
+    manifest = _manifest(planned, results)
     OUTPUT.finish(lock, manifest)
     if manifest["totals"]["replaced_documents"]:
         log(f"encode: {manifest['totals']['replaced_documents']:,} documents had invalid UTF-8, replaced with U+FFFD")
@@ -175,18 +226,32 @@ def _placement(settings: EncodeConfig) -> Placement:
     return Placement(settings.seed, None, validation, settings.shuffle != "none")
 
 
-def _options(settings: EncodeConfig, encoding: Encoding, layout: ShardLayout) -> dict:
-    """What goes into plan key and manifest when it is not as by default."""
-    options: dict = {}
-    if encoding.sampling is not None:
-        options["sampling"] = asdict(encoding.sampling)
-    if layout.packing is not None:
-        options["packing"] = asdict(layout.packing)
-    if layout.seed is not None:
-        options["shuffle"] = {"kind": settings.shuffle, "seed": layout.seed}
-    if layout.validation is not None:
-        options["validation"] = asdict(layout.validation)
-    return options
+def _made_with(
+    config: JobConfig, tokenizer: Tokenizer, encoding: Encoding, layout: ShardLayout, selection: Selection
+) -> dict:
+    """All settings that decide what the shards hold, for plan key and manifest."""
+    return {
+        "tokenizer": tokenizer.fingerprint,
+        "format": list(layout.formats),
+        "around": {"before": list(encoding.before), "after": list(encoding.after)},
+        "empty_documents": config.encode.empty_documents,
+        "special_tokens_in_text": config.encode.special_tokens_in_text,
+        "invalid_utf8": config.invalid_utf8,
+        "columns": {**asdict(selection.columns), "metadata": list(selection.columns.metadata)},
+        "where": selection.where,
+        "sample": None if selection.sample is None else asdict(selection.sample),
+        "text_documents": selection.text_documents,
+        "bad_rows": selection.bad_rows,
+        "sampling": None if encoding.sampling is None else asdict(encoding.sampling),
+        "packing": None if layout.packing is None else asdict(layout.packing),
+        "shuffle": None if layout.seed is None else {"kind": config.encode.shuffle, "seed": layout.seed},
+        "validation": None if layout.validation is None else asdict(layout.validation),
+    }
+
+
+def _left_out(plan: InputPlan) -> dict:
+    """The files that were bad, for plan key and manifest, where there are any."""
+    return {"skipped_files": [asdict(file) for file in plan.skipped]} if plan.skipped else {}
 
 
 def _words(settings: EncodeConfig, tokenizer: Tokenizer, own: str | None) -> WarmWords | None:
@@ -196,35 +261,31 @@ def _words(settings: EncodeConfig, tokenizer: Tokenizer, own: str | None) -> War
     return warm_words(storage.absolute(path), tokenizer, int(settings.cache_bytes), settings.warm_words is not None)
 
 
-def _manifest(
-    config: JobConfig,
-    tokenizer: Tokenizer,
-    key: str,
-    encoding: Encoding,
-    layout: ShardLayout,
-    plan: InputPlan,
-    results: list[dict],
-) -> dict:
-    shards = results
-    for shard in shards:
-        del shard["key"]
-    described = finish_formats(storage.absolute(config.shards_path), shards, layout)
+def _manifest(planned: Planned, results: list[dict]) -> dict:
+    """Of what was there and of what is new; writes what stands beside the shards, and the statistics."""
+    output, tokenizer, found = planned.output, planned.tokenizer, planned.found
+    new = sorted(results, key=lambda result: shard_number(result["name"]))
+    counted = summed_statistics(output, new, tokenizer.vocab_size)
+    for shard in new:
+        del shard["key"], shard["statistics"]
+    shards = [*found.shards, *new]
+    increment = {"key": planned.key, "files": len(planned.plan.files), "shards": len(new)}
     return {
         "format": manifests.FORMAT,
         "version": manifests.VERSION,
-        "key": key,
+        "key": planned.key,
         "tokenizer": tokenizer.fingerprint,
         "engine": tokenizer.engine.fingerprint,
         "vocab_size": tokenizer.vocab_size,
-        "formats": described,
-        "around": {"before": list(encoding.before), "after": list(encoding.after)},
-        **_options(config.encode, encoding, layout),
-        "empty_documents": config.encode.empty_documents,
-        "special_tokens_in_text": config.encode.special_tokens_in_text,
-        "invalid_utf8": config.invalid_utf8,
-        "totals": _totals(shards, layout),
-        "input": plan.ledger(),
-        **plan.options(),
+        "formats": finish_formats(output, shards, planned.layout),
+        "around": planned.made_with["around"],
+        **{name: planned.made_with[name] for name in _OPTIONS if planned.made_with[name] is not None},
+        "settings": planned.made_with,
+        "totals": _totals(shards, planned.layout),
+        "increments": [*found.increments, increment],
+        "statistics": [*found.statistics, write_statistics(output, len(found.increments), counted)],
+        "input": [*found.ledger, *planned.plan.ledger()],
+        **_left_out(planned.plan),
         "shards": shards,
     }
 

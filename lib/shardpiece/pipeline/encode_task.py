@@ -6,7 +6,6 @@ from dataclasses import dataclass
 import pyarrow as pa
 from pyspark import Broadcast
 
-from shardpiece import storage
 from shardpiece.pipeline.encoded import STATISTICS, DocumentEncoder
 from shardpiece.pipeline.outputs import OutputKind
 from shardpiece.pipeline.tasks import result_batch
@@ -14,6 +13,8 @@ from shardpiece.shards import manifest as manifests
 from shardpiece.shards.builder import TRAIN, VALIDATION, ShardBuilder, ShardLayout
 from shardpiece.shards.formats import FORMATS
 from shardpiece.shards.plan import Shard
+from shardpiece.shards.statistics import DIRECTORY as STATISTICS_DIRECTORY
+from shardpiece.shards.statistics import Statistics
 from shardpiece.shards.tails import write_tails
 
 
@@ -22,7 +23,8 @@ def _file_names() -> str:
     suffixes = "|".join(suffix for format in FORMATS.values() for suffix in format.suffixes)
     extras = [extra for format in FORMATS.values() for extra in format.extras]
     names = "|".join([rf"shard-\d{{5,}}(?:\.\d{{3,}})?(?:{suffixes})", *extras])
-    return rf"(?:(?:{'|'.join(FORMATS)})/)?(?:(?:{TRAIN}|{VALIDATION})/)?(?:{names})|{manifests.JOURNAL}/.*"
+    shards = rf"(?:(?:{'|'.join(FORMATS)})/)?(?:(?:{TRAIN}|{VALIDATION})/)?(?:{names})"
+    return rf"{shards}|{STATISTICS_DIRECTORY}/\d{{5,}}\.parquet|{manifests.JOURNAL}/.*"
 
 
 OUTPUT = OutputKind(
@@ -32,6 +34,7 @@ OUTPUT = OutputKind(
     read=manifests.read_manifest,
     key=lambda manifest: manifest["key"],
     files=manifests.files_of,
+    hint="Pass --incremental to add to it what of the input is new. ",
 )
 
 
@@ -51,18 +54,19 @@ class EncodeTask:
         resumed = entry is not None
         if entry is None:
             OUTPUT.still_ours(self.output, self.key)
-            entry = self._encode(shard)
+            entry, counted = self._encode(shard)
             OUTPUT.still_ours(self.output, self.key)
-            storage.write_bytes(manifests.journal_path(self.output, shard.name), storage.pretty_json(entry))
+            manifests.write_journal_entry(self.output, entry, counted)
         self.documents.counters.planned.add(shard.text_bytes)
         yield result_batch([{**entry, "resumed": resumed}])
 
-    def _encode(self, shard: Shard) -> dict:
+    def _encode(self, shard: Shard) -> tuple[dict, Statistics]:
         statistics = dict.fromkeys(STATISTICS, 0)
         builder = ShardBuilder(self.output, shard.name, self.layout)
         try:
             for encoded in self.documents.encode(shard.splits):
                 encoded.count(statistics)
+                encoded.count_groups(builder.statistics)
                 builder.add(encoded.written())
             written = builder.finish()
             if builder.tails:
@@ -70,4 +74,4 @@ class EncodeTask:
         except BaseException:
             builder.discard()
             raise
-        return {"key": self.key, **statistics, **written, "sources": shard.sources()}
+        return {"key": self.key, **statistics, **written, "sources": shard.sources()}, builder.statistics

@@ -15,6 +15,7 @@ from shardpiece.pipeline.tasks import Counters, document_errors
 from shardpiece.pipeline.warm_words import WarmWords
 from shardpiece.shards.formats.base import TokenBatch
 from shardpiece.shards.rows import take_rows
+from shardpiece.shards.statistics import Statistics
 from shardpiece.shards.token_buffer import TokenBuffer
 from shardpiece.text.documents import Documents
 from shardpiece.tokenizer import packed
@@ -90,6 +91,12 @@ class Encoded:
 
     def count(self, statistics: dict[str, int]) -> None:
         add_statistics(statistics, self.rows, self.flags, self.text_bytes)
+
+    def count_groups(self, counted: Statistics) -> None:
+        if self.groups is not None:
+            kept = self.flags & LEFT_OUT == 0
+            lengths = np.diff(self.rows.offsets)
+            counted.add_groups(self.groups.filter(pa.array(kept)), self.text_bytes[kept], lengths[kept])
 
 
 def without_left_out(rows: TokenBatch, flags: np.ndarray) -> TokenBatch:

@@ -23,8 +23,9 @@ STARTED = "_started.json"
 @dataclass(frozen=True)
 class OutputKind:
     """``what``: its name in messages; ``manifest``: the file that is written last; ``names``: regular expression of
-    the other names it writes, those in directories below with these; ``read``: the manifest of a directory; ``key``: the plan key in it; ``files``: the
-    entries (name, bytes) of the files it lists."""
+    the other names it writes, those in directories below with these; ``read``: the manifest of a directory; ``key``: the
+    plan key in it; ``files``: the entries (name, bytes) of the files it lists; ``hint``: what else there is to do where other
+    input made an output."""
 
     what: str
     manifest: str
@@ -32,6 +33,7 @@ class OutputKind:
     read: Callable[[str], dict]
     key: Callable[[dict], str | None]
     files: Callable[[dict], list[dict]]
+    hint: str = ""
 
     def finished(self, directory: str, key: str, overwrite: bool) -> dict | None:
         """The manifest when this very output was made before and its files are there; None when it has to be made.
@@ -55,8 +57,13 @@ class OutputKind:
         return None
 
     def check(self, directory: str, inputs: Sequence[str] = (), files: Sequence[InputFile] = ()) -> None:
-        """Raises OutputError when the directory holds what is not ours or one of the input ``files``, lies where the
-        patterns of ``inputs`` read, or cannot be written."""
+        """Raises OutputError as ``check_place``, and when the directory cannot be written."""
+        self.check_place(directory, inputs, files)
+        storage.check_writable(directory)
+
+    def check_place(self, directory: str, inputs: Sequence[str] = (), files: Sequence[InputFile] = ()) -> None:
+        """Raises OutputError when the directory holds what is not ours or one of the input ``files``, or lies where the
+        patterns of ``inputs`` read."""
         names = storage.list_names(directory)
         others = [name for name in names if not name.startswith((".shardpiece-", LOCK))]
         if others and self.manifest not in names and STARTED not in names:
@@ -71,19 +78,20 @@ class OutputKind:
             raise OutputError(
                 f"{directory}: the input {pattern} would read what is written here. Choose another --output."
             )
-        storage.check_writable(directory)
 
     @contextmanager
-    def lock(self, directory: str, key: str, overwrite: bool) -> Iterator[RunLock]:
-        """Hold the directory's lock. Raises OutputError when another run holds it, and as ``finished``: what is there may
-        have been made since that was asked."""
+    def lock(self, directory: str, again: Callable[[], object]) -> Iterator[RunLock]:
+        """Hold the directory's lock. Raises OutputError when another run holds it, and what ``again`` raises: it looks once
+        more at what is there, which may have been made since."""
         with locked(directory, f"a run that makes {self.what}") as lock:
-            self.finished(directory, key, overwrite)
+            again()
             yield lock
 
-    def start(self, lock: RunLock, key: str, resume: bool = False) -> None:
+    def start(
+        self, lock: RunLock, key: str, resume: bool = False, settings: dict | None = None, add: bool = False
+    ) -> None:
         """Mark the locked directory as ours and remove what an older run left; with ``resume``, keep what a run of the same
-        plan left."""
+        plan left; with ``add``, all that the manifest lists too, and the manifest itself until ``finish``."""
         directory = lock.directory
         names = storage.list_names(directory)
         same = STARTED in names and self._started_key(directory) == key
@@ -92,10 +100,14 @@ class OutputKind:
                 same = self.key(self.read(directory)) == key
             except FormatError:
                 same = False
-        storage.write_bytes(storage.join(directory, STARTED), storage.pretty_json({"writing": self.what, "key": key}))
-        storage.remove(storage.join(directory, self.manifest))
+        mark = {"writing": self.what, "key": key} | ({} if settings is None else {"settings": settings})
+        storage.write_bytes(storage.join(directory, STARTED), storage.pretty_json(mark))
+        if not add:
+            storage.remove(storage.join(directory, self.manifest))
         if not (resume and same):
-            self._remove(directory, storage.tree(directory))
+            listed = {file["name"] for file in self.files(self.read(directory))} if add else set()
+            names = [name for name in storage.tree(directory) if name not in listed]
+            self._remove(directory, names, keep="_journal/" if add else None)
 
     def still_ours(self, directory: str, key: str) -> None:
         """Raises OutputError when another run has taken the directory over in the meantime."""
@@ -148,5 +160,5 @@ class OutputKind:
     def _taken(self, directory: str, what: str) -> OutputError:
         return OutputError(
             f"{directory}: holds {what} made from other input or settings. "
-            f"Pass --overwrite to replace it, or choose another --output."
+            f"{self.hint}Pass --overwrite to replace it, or choose another --output."
         )

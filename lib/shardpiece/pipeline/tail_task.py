@@ -6,12 +6,12 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 from pyspark import Broadcast
 
-from shardpiece import storage
 from shardpiece.pipeline.encode_task import OUTPUT
 from shardpiece.pipeline.encoded import STATISTICS
 from shardpiece.pipeline.tasks import result_batch
 from shardpiece.shards import manifest as manifests
 from shardpiece.shards.builder import ShardBuilder, ShardLayout
+from shardpiece.shards.statistics import Statistics
 from shardpiece.shards.tails import read_tail
 
 
@@ -30,12 +30,12 @@ class TailTask:
         resumed = entry is not None
         if entry is None:
             OUTPUT.still_ours(self.output, self.key)
-            entry = self._pack()
+            entry, counted = self._pack()
             OUTPUT.still_ours(self.output, self.key)
-            storage.write_bytes(manifests.journal_path(self.output, self.name), storage.pretty_json(entry))
+            manifests.write_journal_entry(self.output, entry, counted)
         yield result_batch([{**entry, "resumed": resumed}])
 
-    def _pack(self) -> dict:
+    def _pack(self) -> tuple[dict, Statistics]:
         layout = replace(self.layout, packing=self.layout.packing.of_tails())
         builder = ShardBuilder(self.output, self.name, layout)
         try:
@@ -45,4 +45,5 @@ class TailTask:
         except BaseException:
             builder.discard()
             raise
-        return {"key": self.key, **dict.fromkeys(STATISTICS, 0), **written, "sources": []}
+        # Its documents are those of other shards, and counted there.
+        return {"key": self.key, **dict.fromkeys(STATISTICS, 0), **written, "sources": []}, builder.statistics

@@ -10,6 +10,7 @@ import io
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -96,7 +97,8 @@ def _train(config: JobConfig, session: Callable | None, held: ExitStack) -> Stag
     for path in outputs.values():
         OUTPUT.check(path)
     locks = {
-        size: held.enter_context(OUTPUT.lock(path, keys[size], config.overwrite)) for size, path in outputs.items()
+        size: held.enter_context(OUTPUT.lock(path, partial(OUTPUT.finished, path, keys[size], config.overwrite)))
+        for size, path in outputs.items()
     }
     prepare_kernels(engine)
     prepare_training(config.train)

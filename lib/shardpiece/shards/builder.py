@@ -13,6 +13,7 @@ from shardpiece.shards.arrangement import Arrangement
 from shardpiece.shards.formats.base import Format, ShardSpec, ShardWriter, TokenBatch, smallest_dtype
 from shardpiece.shards.packing import Packing
 from shardpiece.shards.rows import take_rows
+from shardpiece.shards.statistics import Statistics
 
 TRAIN, VALIDATION = "train", "validation"
 
@@ -72,10 +73,12 @@ class ShardLayout:
 class ShardBuilder:
     """Writes documents to every format of a layout. Files appear when ``finish`` returns; after an error call ``discard``.
 
-    Where documents are set apart for validation, a side without any leaves no file."""
+    Where documents are set apart for validation, a side without any leaves no file. ``statistics``: of all
+    documents so far."""
 
     def __init__(self, directory: str, name: str, layout: ShardLayout):
         self._name, self._layout = name, layout
+        self.statistics = Statistics.empty(layout.spec.vocab_size)
         self._sides = {split: _Side(directory, name, layout, split) for split in layout.splits}
         if layout.validation is None:
             self._sides[""].open()
@@ -86,6 +89,7 @@ class ShardBuilder:
         size = self._layout.spec.vocab_size
         if len(batch.tokens) and (batch.tokens.max() >= size or batch.tokens.min() < 0):
             raise ShardpieceError(f"a token id outside the vocabulary of {size} was about to be written")
+        self.statistics.add(batch.tokens, batch.offsets)
         if keys is None and self._layout.seed is not None:
             keys = Placement(self._layout.seed).keys(batch.ids)
         if self._layout.validation is None:

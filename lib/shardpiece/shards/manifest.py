@@ -2,12 +2,16 @@
 
 ``manifest.json`` is written last and is the only thing readers trust. It holds no time, host or path of the run, so
 that the same input and configuration give the same bytes. ``_journal/NAME.json`` records each finished shard with the
-key of the plan it belongs to.
+key of the plan it belongs to, ``_journal/NAME.statistics.parquet`` what was counted in it.
 """
+
+from concurrent.futures import ThreadPoolExecutor
 
 from shardpiece import storage
 from shardpiece.errors import FormatError
 from shardpiece.shards.formats.base import ShardSpec
+from shardpiece.shards.statistics import DIRECTORY as STATISTICS
+from shardpiece.shards.statistics import Statistics, read_statistics
 
 MANIFEST = "manifest.json"
 JOURNAL = "_journal"
@@ -17,11 +21,43 @@ VERSION = 2
 
 _ENTRY_KEYS = {
     "name", "files", "sources", "documents", "null_documents", "empty_documents", "replaced_documents", "bytes", "tokens",
+    "statistics",
 }  # fmt: skip
 
 
 def journal_path(directory: str, name: str) -> str:
     return storage.join(directory, JOURNAL, f"{name}.json")
+
+
+def statistics_path(directory: str, name: str) -> str:
+    return storage.join(directory, JOURNAL, f"{name}.statistics.parquet")
+
+
+def write_journal_entry(directory: str, entry: dict, statistics: Statistics) -> None:
+    """Record a finished shard; the entry gets the checksum of its statistics."""
+    raw = statistics.to_bytes()
+    entry["statistics"] = storage.checksum_bytes(raw)
+    storage.write_bytes(statistics_path(directory, entry["name"]), raw)
+    storage.write_bytes(journal_path(directory, entry["name"]), storage.pretty_json(entry))
+
+
+def summed_statistics(directory: str, entries: list[dict], vocab_size: int) -> Statistics:
+    """Of the shards of these journal entries together."""
+    total = Statistics.empty(vocab_size)
+    paths = [statistics_path(directory, entry["name"]) for entry in entries]
+    with ThreadPoolExecutor(8) as pool:
+        for first in range(0, len(paths), 64):  # a megabyte each, of which few are held at once
+            for counted in pool.map(read_statistics, paths[first : first + 64]):
+                total.merge(counted)
+    return total
+
+
+def write_statistics(directory: str, increment: int, statistics: Statistics) -> dict:
+    """The statistics of a run's new shards as a file beside the shards; its entry for the manifest."""
+    name = f"{STATISTICS}/{increment:05}.parquet"
+    raw = statistics.to_bytes()
+    storage.write_bytes(storage.join(directory, name), raw)
+    return {"name": name, "bytes": len(raw), "checksum": storage.checksum_bytes(raw), "format": "statistics"}
 
 
 def read_journal_entry(directory: str, name: str, key: str) -> dict | None:
@@ -36,6 +72,8 @@ def read_journal_entry(directory: str, name: str, key: str) -> dict | None:
         for file in [*entry["files"], *entry.get("tails", [])]:
             if storage.checksum(storage.join(directory, file["name"])) != file["checksum"]:
                 return None
+        if storage.checksum(statistics_path(directory, name)) != entry["statistics"]:
+            return None
     except (FormatError, FileNotFoundError, KeyError, TypeError):
         return None
     return entry
@@ -49,7 +87,7 @@ def around(manifest: dict) -> tuple[list[int], list[int]]:
 def files_of(manifest: dict) -> list[dict]:
     """The entries of all files that a manifest lists."""
     own = [file for described in manifest["formats"].values() for file in described["files"]]
-    return [*(file for shard in manifest["shards"] for file in shard["files"]), *own]
+    return [*(file for shard in manifest["shards"] for file in shard["files"]), *own, *manifest.get("statistics", [])]
 
 
 def spec_of(manifest: dict) -> ShardSpec:
@@ -67,7 +105,7 @@ def read_manifest(directory: str) -> dict:
             f"{directory}: no finished shards here ({MANIFEST} is missing). Make them with: shardpiece encode"
         )
     keys = {"key": str, "tokenizer": str, "vocab_size": int, "formats": dict, "around": dict, "totals": dict,
-            "shards": list}  # fmt: skip
+            "settings": dict, "input": list, "increments": list, "statistics": list, "shards": list}  # fmt: skip
     manifest = storage.read_manifest(path, FORMAT, VERSION, keys)
     ids = around(manifest)
     if not all(isinstance(part, list) and all(type(i) is int for i in part) for part in ids):

@@ -27,12 +27,17 @@ class Shard:
         return [asdict(split) for split in self.splits]
 
 
-def plan_shards(splits: list[AnySplit], shard_bytes: int) -> list[Shard]:
-    """Consecutive splits in shards of about ``shard_bytes`` of text; a larger split is a shard of its own."""
+def plan_shards(splits: list[AnySplit], shard_bytes: int, first: int = 0) -> list[Shard]:
+    """Consecutive splits in shards of about ``shard_bytes`` of text, numbered from ``first``; a larger split is a shard of
+    its own."""
     groups = pack_splits(splits, shard_bytes)
-    return [Shard(shard_name(i, len(groups)), tuple(group)) for i, group in enumerate(groups)]
+    return [Shard(shard_name(first + i, first + len(groups)), tuple(group)) for i, group in enumerate(groups)]
 
 
 def shard_name(number: int, shards: int) -> str:
     """The name of a shard of so many; ``number`` may be that of one more."""
     return f"shard-{number:0{max(5, len(str(shards)))}}"
+
+
+def shard_number(name: str) -> int:
+    return int(name.removeprefix("shard-"))

@@ -53,14 +53,14 @@ class Statistics:
         self.frequencies += np.bincount(tokens, minlength=len(self.frequencies))
         self.lengths += np.bincount(length_bins(np.diff(offsets)), minlength=BINS)
 
-    def add_groups(self, groups: pa.Array, offsets: np.ndarray, text_offsets: np.ndarray) -> None:
-        """The groups of the same documents, strings (a null is the group ""), and where their texts lie."""
+    def add_groups(self, groups: pa.Array, text_bytes: np.ndarray, tokens: np.ndarray) -> None:
+        """The groups of the same documents, strings (a null is the group ""), and how long each is."""
         encoded = pc.fill_null(groups, "").dictionary_encode()
         of_document = encoded.indices.to_numpy(zero_copy_only=False)
         names = encoded.dictionary.to_pylist()
         documents = np.bincount(of_document, minlength=len(names))
         # Sums of weights are doubles: exact below 2^53.
-        sizes = [np.bincount(of_document, np.diff(o), len(names)).astype(np.int64) for o in (text_offsets, offsets)]
+        sizes = [np.bincount(of_document, of_each, len(names)).astype(np.int64) for of_each in (text_bytes, tokens)]
         for name, figures in zip(names, np.stack([documents, *sizes], axis=1), strict=True):
             self.groups[name] = self.groups.get(name, 0) + figures
 
