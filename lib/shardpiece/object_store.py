@@ -35,6 +35,11 @@ class Upload:
             for start in range(0, len(view), PART_BYTES):
                 self._file.write(view[start : start + PART_BYTES])
 
+    def seal(self) -> None:
+        """Send what is still here; ``commit`` is to follow."""
+        with as_os_errors():
+            self._file.close()
+
     def commit(self, size: int, same: Callable[[], bool]) -> None:
         """``size``: the object's bytes; ``same``: whether the content of the object that is there is this one."""
         with as_os_errors():

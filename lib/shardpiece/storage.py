@@ -6,6 +6,7 @@ publish an object when its upload is complete.
 
 import json
 import os
+import tempfile
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -21,6 +22,8 @@ from shardpiece.errors import ConfigError, FormatError, OutputError
 from shardpiece.object_store import PART_BYTES, Upload
 
 _LOCAL = ("file", "local")
+# What a HeadedFile keeps in memory.
+_HELD_BYTES = 16 << 20
 
 
 def filesystem(path: str):
@@ -214,6 +217,9 @@ class _LocalFile:
         self._file = self._temporary.open("wb")
         self.write = self._file.write
 
+    def seal(self) -> None:
+        self._file.close()
+
     def commit(self, size: int, same: Callable[[], bool]) -> None:
         self._file.close()
         self._temporary.replace(self._path)
@@ -240,6 +246,11 @@ class StagedFile:
     def write(self, data) -> int:
         with _output_errors(self._path):
             return self._out.write(data)
+
+    def seal(self) -> None:
+        """Say that the file is complete: what can fail for want of room fails here, and nothing is visible yet."""
+        with _output_errors(self._path):
+            self._file.seal()
 
     def commit(self) -> None:
         with _output_errors(self._path):
@@ -282,6 +293,49 @@ class StagedFile:
     def checksum(self) -> str:
         """Of what was written so far."""
         return self._out.checksum
+
+
+class HeadedFile:
+    """A StagedFile whose first bytes are known only when all others are, such as a count of what follows.
+
+    A file in an object store cannot be changed, so the content waits in memory, from 16 MB on in an unnamed temporary file
+    (in the first of Spark's local directories, else in TMPDIR), until ``seal`` is told the header."""
+
+    def __init__(self, path: str):
+        self._path = path
+        local = [name for name in os.environ.get("SPARK_LOCAL_DIRS", "").split(",") if os.path.isdir(name)]
+        self._directory = local[0] if local else tempfile.gettempdir()
+        self._content = tempfile.SpooledTemporaryFile(_HELD_BYTES, dir=self._directory, prefix="shardpiece-")  # noqa: SIM115
+        self._staged: StagedFile | None = None
+        self.content_bytes = 0
+
+    def write(self, data) -> int:
+        view = memoryview(data).cast("B")
+        try:
+            self._content.write(view)
+        except OSError as error:
+            raise OutputError(
+                f"{self._path}: the temporary file for it, in {self._directory}, cannot be written "
+                f"({error.strerror or error}). Make room there, or set TMPDIR or spark.local.dir"
+            ) from error
+        self.content_bytes += len(view)
+        return len(view)
+
+    def seal(self, header: bytes) -> StagedFile:
+        """The complete file, which is still to be committed."""
+        self._staged = StagedFile(self._path)
+        self._staged.write(header)
+        self._content.seek(0)
+        while block := self._content.read(1 << 22):
+            self._staged.write(block)
+        self._content.close()
+        self._staged.seal()
+        return self._staged
+
+    def discard(self) -> None:
+        self._content.close()
+        if self._staged is not None:
+            self._staged.discard()
 
 
 @contextmanager
