@@ -291,6 +291,12 @@ def small_batches(batch: Batch, text_column: str) -> Iterator[Batch]:
         yield batch
 
 
+def common_type(a: pa.DataType, b: pa.DataType) -> pa.DataType:
+    """The type that takes the values of both. Raises pa.ArrowException when there is none."""
+    schemas = [pa.schema([("x", kind)]) for kind in (a, b)]
+    return pa.unify_schemas(schemas, promote_options="permissive").field("x").type
+
+
 def is_text(kind: pa.DataType) -> bool:
     return (
         pa.types.is_string(kind)

@@ -7,12 +7,13 @@ line is wrong, and to take what is right but beyond pyarrow (lone surrogates, a 
 import json
 import re
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.json as pj
 
-from shardpiece.corpus.base import Batch, ByteRange, Found, Selection, one_line, place
+from shardpiece.corpus.base import Batch, ByteRange, Found, Selection, common_type, one_line, place
 from shardpiece.corpus.lines import Lines, plan_lines, read_lines
 from shardpiece.corpus.sources import SourceFile
 from shardpiece.errors import DataError, InputError
@@ -29,38 +30,48 @@ def plan(file: SourceFile, selection: Selection, needed: list[str]) -> Found:
     """The columns are those of the first megabyte (or line) of lines; the types of the needed ones are found there."""
     planned, splits = plan_lines(file, "jsonl")
     text = selection.columns.text
-    rows = _first_rows(splits[0]) if splits else []
+    lines, rows = _first_rows(splits[0]) if splits else (None, [])
     if not rows:
         return Found(planned, splits, None)
-    names = list(dict.fromkeys(name for row in rows for name in row))
     fields = []
-    for name in names:
-        if name == text:
-            fields.append(pa.field(name, pa.large_binary()))
-        elif name in needed:
-            fields.append(pa.field(name, _type_of(name, rows)))
-        else:
-            fields.append(pa.field(name, pa.null()))
+    for name in dict.fromkeys(name for _, row in rows for name in row):
+        kind = pa.large_binary() if name == text else pa.null()
+        if name != text and name in needed:
+            kind, other = _type_of(name, rows)
+            if other is not None and selection.bad_rows != "skip":
+                line, value = other
+                number = lines.data[: lines.starts[line]].count(b"\n") + 1
+                raise InputError(f"line {number:,}: {name!r} holds {_kind(value)}, {kind} in the lines before it")
+        fields.append(pa.field(name, kind))
     return Found(planned, splits, pa.schema(fields))
 
 
-def _first_rows(split: ByteRange) -> list[dict]:
+def _first_rows(split: ByteRange) -> tuple[Lines | None, list[tuple[int, dict]]]:
+    """The first lines of which any is an object, and the (line, object) there are."""
     for lines in read_lines(split, _HEAD_BYTES):
         if lines.line(0).lstrip().startswith(b"["):
             raise InputError("a JSON array; JSON Lines has an object per line")
         parsed, problems = _each(lines)
         if parsed:
-            return [row for _, row in parsed]
+            return lines, parsed
         if problems:
             raise InputError(f"no JSON object in its beginning ({problems[0][1]})")
-    return []
+    return None, []
 
 
-def _type_of(name: str, rows: list[dict]) -> pa.DataType:
+def _type_of(name: str, rows: list[tuple[int, dict]]) -> tuple[pa.DataType, tuple[int, Any] | None]:
+    """The type of a column, and the first (line, value) that is of another one."""
     try:
-        return pa.array([_clean(row.get(name)) for row in rows]).type
-    except (pa.ArrowException, TypeError, OverflowError) as error:
-        raise InputError(f"column {name!r} holds values of several types ({one_line(error)})") from None
+        return pa.array([_clean(row.get(name)) for _, row in rows]).type, None
+    except (pa.ArrowException, TypeError, OverflowError):
+        pass
+    kind, other = pa.null(), None
+    for line, row in rows:
+        try:
+            kind = common_type(kind, pa.scalar(_clean(row.get(name))).type)
+        except (pa.ArrowException, TypeError, OverflowError):
+            other = other or (line, row[name])
+    return kind, other
 
 
 def read(splits: Sequence[ByteRange], selection: Selection, columns: list[str]) -> Iterator[Batch]:

@@ -21,6 +21,8 @@ from shardpiece.errors import InputError
 BOM = b"\xef\xbb\xbf"
 # Compressed text is about a third as long; only how shards are packed goes by this.
 EXPANSION = 3
+# Lines are mostly short: so much is read at a time to find the end of the last one.
+_REST_BYTES = 64 << 10
 
 
 def plan_lines(file: SourceFile, kind: str) -> tuple[InputFile, list[ByteRange]]:
@@ -102,50 +104,43 @@ def _next_line(file, start: int, end: int, block_bytes: int) -> int | None:
 
 def _whole_lines(file, start: int, end: int | None, block_bytes: int) -> Iterator[Lines]:
     """The lines that begin from ``start``, where the file stands, to ``end``."""
-    offset = start  # of what is pending: the beginning of a line
+    offset = at = start  # of what is pending, the beginning of a line; of what is read next
     pending: list[bytes] = []
-    at = start
-    while True:
-        inside = end is None or at < end
-        # Behind the end, only the rest of one line is wanted.
-        size = block_bytes if end is None else min(block_bytes, end - at) if inside else 64 << 10
-        block = file.read(size)
+    while block := file.read(block_bytes if end is None else min(block_bytes, end - at)):
         at += len(block)
-        if not block:
+        if at == end:
+            pending += [block, *_rest_of_line(file, block)]
             break
-        if not inside:
-            feed = block.find(b"\n")
-            pending.append(block if feed < 0 else block[: feed + 1])
-            if feed < 0:
-                continue
-            break
-        feed = block.rfind(b"\n")
-        if feed < 0:
-            pending.append(block)
-            continue
-        pending.append(block[: feed + 1])
-        lines = _cut(b"".join(pending), offset)
-        offset += len(lines.data) if lines.offset == offset else len(lines.data) + len(BOM)
-        pending = [block[feed + 1 :]] if feed + 1 < len(block) else []
-        if len(lines):
-            yield lines
-        if end is not None and at >= end and not pending:
-            return
-    data = b"".join(pending)
-    if data:
-        lines = _cut(data, offset)
-        if len(lines):
-            yield lines
+        feed = block.rfind(b"\n") + 1
+        pending.append(block[:feed] if feed else block)
+        if feed:
+            data = b"".join(pending)
+            yield from _cut(data, offset)
+            offset += len(data)
+            pending = [block[feed:]]
+    yield from _cut(b"".join(pending), offset)
 
 
-def _cut(data: bytes, offset: int) -> Lines:
+def _rest_of_line(file, block: bytes) -> Iterator[bytes]:
+    """What follows a block that may end in the middle of a line, to the end of that."""
+    while block and not block.endswith(b"\n"):
+        block = file.read(_REST_BYTES)
+        feed = block.find(b"\n") + 1
+        block = block[:feed] if feed else block
+        yield block
+
+
+def _cut(data: bytes, offset: int) -> Iterator[Lines]:
+    """Whole lines, or nothing where there is none."""
     if offset == 0 and data.startswith(BOM):
         data, offset = data[len(BOM) :], len(BOM)
+    if not data:
+        return
     raw = np.frombuffer(data, np.uint8)
     feeds = np.flatnonzero(raw == 10)
-    ends = feeds if len(data) == 0 or data.endswith(b"\n") else np.append(feeds, len(data))
-    starts = np.concatenate([np.zeros(1, np.int64), ends[:-1] + 1]) if len(ends) else ends
+    ends = feeds if data.endswith(b"\n") else np.append(feeds, len(data))
+    starts = np.concatenate([np.zeros(1, np.int64), ends[:-1] + 1])
     # A carriage return goes only with a line feed: a last line without one keeps it.
     returns = (ends > starts) & (ends < len(data))
     returns[returns] = raw[ends[returns] - 1] == 13
-    return Lines(data, offset, starts, ends - returns)
+    yield Lines(data, offset, starts, ends - returns)

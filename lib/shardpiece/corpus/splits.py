@@ -24,6 +24,7 @@ from shardpiece.corpus.base import (
     InputPlan,
     Selection,
     SkippedFile,
+    common_type,
     is_text,
     one_line,
 )
@@ -260,7 +261,7 @@ def _agree(looks: list[_Look], selection: Selection, needed: list[str]) -> tuple
                     kind = look.found.schema.field(name).type
                     kind = kind.value_type if pa.types.is_dictionary(kind) else kind
                     try:
-                        own[name] = _common(own.get(name, pa.null()), kind)
+                        own[name] = common_type(own.get(name, pa.null()), kind)
                     except pa.ArrowException:
                         problem = f"column {name!r} holds {kind}, {own[name]} in the files before it"
                         break
@@ -271,11 +272,6 @@ def _agree(looks: list[_Look], selection: Selection, needed: list[str]) -> tuple
         if pa.types.is_null(types.get(name, pa.null())):
             types[name] = pa.string()
     return agreed, pa.schema([(name, types[name]) for name in needed if name in types])
-
-
-def _common(a: pa.DataType, b: pa.DataType) -> pa.DataType:
-    schemas = [pa.schema([("x", kind)]) for kind in (a, b)]
-    return pa.unify_schemas(schemas, promote_options="permissive").field("x").type
 
 
 def _restrict(look: _Look, condition: "Condition | None", types: pa.Schema) -> _Look:

@@ -73,7 +73,9 @@ def parse(text: str) -> Condition:
         raise ConfigError(f"where: expected one condition, such as lang = 'en' AND score > 0.5; found {text!r}")
     [tree] = trees
     for node in tree.walk():
-        if not isinstance(node, _KNOWN) and not _is_octet_length(node):
+        # An argument that is not looked at would change the meaning.
+        unknown = {name for name, value in node.args.items() if value} - _ARGUMENTS
+        if unknown or not (isinstance(node, _KNOWN) or _is_octet_length(node)):
             raise ConfigError(
                 f"where: {node.sql()!r} ({type(node).__name__}) is not supported in {text!r}; known are {_HELP}"
             )
@@ -87,6 +89,11 @@ _KNOWN = (
     exp.And, exp.Or, exp.Not, exp.Paren, *_COMPARISONS, exp.In, exp.Between, exp.Like, exp.ILike, exp.Is, exp.Column,
     exp.Identifier, exp.Literal, exp.Neg, exp.Boolean, exp.Null, exp.Cast, exp.DataType, *_TEXT_FUNCTIONS,
 )  # fmt: skip
+
+
+_ARGUMENTS = {
+    "this", "expression", "expressions", "low", "high", "negate", "is_string", "quoted", "table", "db", "catalog", "to",
+}  # fmt: skip
 
 
 def _is_octet_length(node: exp.Expression) -> bool:
@@ -117,6 +124,11 @@ class _Binding:
         self._partitions = partitions
 
     def boolean(self, node: exp.Expression) -> pc.Expression:
+        """sqlglot has NOT IN and NOT LIKE as IN and LIKE with an argument, or in a NOT."""
+        expression = self._boolean(node)
+        return ~expression if node.args.get("negate") else expression
+
+    def _boolean(self, node: exp.Expression) -> pc.Expression:
         if isinstance(node, exp.Paren):
             return self.boolean(node.this)
         if isinstance(node, (exp.And, exp.Or)):
