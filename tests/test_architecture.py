@@ -9,7 +9,7 @@ FLOORS = {
     "errors": 0, "kernel_cache": 0, "intrinsics": 0, "storage": 0, "object_store": 0, "resources": 0,
     "lock": 1, "train_config": 1, "encode_config": 1, "config": 1, "text": 1, "corpus": 1, "shards": 1,
     "words": 2, "tokenizer": 2,
-    "training": 3,
+    "training": 3, "evaluation": 3,
     "pipeline": 4,
     "cli": 5,
 }  # fmt: skip
