@@ -10,6 +10,7 @@ import xxhash
 
 from shardpiece.errors import ShardpieceError
 from shardpiece.evaluation.tally import SampleText, TextTally, TokenTally, check_groups
+from shardpiece.evaluation.vocabulary import said_texts
 from shardpiece.evaluation.words import tokens_of_words, word_engine
 from shardpiece.text.documents import Documents, Words
 from shardpiece.tokenizer.tokenizer import Tokenizer
@@ -120,7 +121,7 @@ class _Pieces:
     """What tokens say, where decoding puts their bytes together."""
 
     def __init__(self, tokenizer: Tokenizer):
-        pieces = [tokenizer.decode_bytes([i]) for i in range(tokenizer.vocab_size)]
+        pieces = said_texts(tokenizer)
         self._lengths = np.fromiter(map(len, pieces), np.int64, len(pieces))
         self._starts = np.cumsum(self._lengths) - self._lengths
         self._data = np.frombuffer(b"".join(pieces), np.uint8)
