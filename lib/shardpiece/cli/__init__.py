@@ -8,7 +8,7 @@ import warnings
 import click
 
 from shardpiece import __version__
-from shardpiece.cli import convert, inspect, stages
+from shardpiece.cli import convert, evaluate, inspect, stages
 from shardpiece.errors import ShardpieceError, ShardpieceWarning, one_line
 
 
@@ -61,7 +61,7 @@ def cli() -> None:
 
 
 for command in (
-    stages.count, stages.train, stages.encode, stages.run, inspect.tokenize, inspect.decode, convert.convert,
+    stages.count, stages.train, stages.encode, stages.run, evaluate.evaluate, evaluate.sweep, inspect.tokenize, inspect.decode, convert.convert,
     inspect.pretokenizers, inspect.normalizers, stages.demo, inspect.doctor,
 ):  # fmt: skip
     cli.add_command(command)

@@ -54,6 +54,18 @@ KEYS = {
     "append_eos": "encode.append_eos",
     "special_tokens_in_text": "encode.special_tokens_in_text",
     "run_output": "output",
+    "tokenizers": "evaluate.tokenizers",
+    "training_words": "evaluate.words",
+    "evaluation_output": "evaluate.output",
+    "parallel_column": "evaluate.parallel_column",
+    "parallel_key": "evaluate.parallel_key",
+    "pivot": "evaluate.pivot",
+    "probes": "evaluate.probes",
+    "sweep_words": "sweep.words",
+    "sweep_output": "sweep.output",
+    "sweep_sizes": "sweep.vocab_sizes",
+    "sweep_algorithms": "sweep.algorithms",
+    "sweep_weights": "sweep.weights",
 }
 
 

@@ -116,7 +116,8 @@ def said_texts(tokenizer: Tokenizer) -> list[bytes]:
         pieces[token.id] = token.text.encode()
     special = {*tokenizer.special_tokens.values()}
     # A piece that stands for a byte says that byte, which decoding alone may not make text of.
-    fallback = {int(i) for i in np.ravel(getattr(tokenizer.model, "byte_ids", ())) if i >= 0}
+    byte_ids = getattr(tokenizer.model, "byte_ids", None)
+    fallback = set() if byte_ids is None else {i for i in byte_ids.tolist() if i >= 0}
     if tokenizer.decodes_by_pieces:
         if getattr(tokenizer.model, "alphabet", None) == "bytes":
             return pieces
