@@ -7,7 +7,7 @@ from tests.conftest import ROOT
 LIB = ROOT / "lib" / "shardpiece"
 FLOORS = {
     "errors": 0, "kernel_cache": 0, "intrinsics": 0, "storage": 0, "object_store": 0, "resources": 0,
-    "lock": 1, "train_config": 1, "encode_config": 1, "config": 1, "text": 1, "corpus": 1, "shards": 1,
+    "lock": 1, "train_config": 1, "encode_config": 1, "evaluation_config": 1, "config": 1, "text": 1, "corpus": 1, "shards": 1,
     "words": 2, "tokenizer": 2,
     "training": 3, "evaluation": 3,
     "pipeline": 4,
@@ -16,7 +16,7 @@ FLOORS = {
 # On one floor, what may use what.
 SAME_FLOOR = {
     ("shards", "corpus"), ("shards", "lock"), ("storage", "errors"), ("storage", "object_store"), ("intrinsics", "kernel_cache"),
-    ("config", "train_config"), ("config", "encode_config"), ("encode_config", "train_config"), ("encode_config", "shards"),
+    ("config", "train_config"), ("config", "encode_config"), ("config", "evaluation_config"), ("evaluation_config", "train_config"), ("encode_config", "train_config"), ("encode_config", "shards"),
 }  # fmt: skip
 
 

@@ -15,6 +15,7 @@ from pydantic import (
 
 from shardpiece.encode_config import EncodeConfig, Seed
 from shardpiece.errors import ConfigError
+from shardpiece.evaluation_config import EvaluateConfig, SweepConfig
 from shardpiece.train_config import Memory, PathText, Section, TrainConfig, as_list
 
 
@@ -84,6 +85,8 @@ class JobConfig(Section):
     count: CountConfig = CountConfig()
     train: TrainConfig = TrainConfig()
     encode: EncodeConfig = EncodeConfig()
+    evaluate: EvaluateConfig = EvaluateConfig()
+    sweep: SweepConfig = SweepConfig()
     spark: dict[str, str | int | float | bool] = Field({}, description="any Spark property")
 
     @property
@@ -133,13 +136,21 @@ class JobConfig(Section):
         own = self.train.output or self._below("tokenizer", "encode.tokenizer", "--tokenizer")
         return f"{own.rstrip('/')}/{self.train.sizes[-1]}" if self.train.vocab_sizes else own
 
+    @property
+    def evaluation_path(self) -> str:
+        return self.evaluate.output or self._below("evaluation", "evaluate.output")
+
+    @property
+    def sweep_path(self) -> str:
+        return self.sweep.output or self._below("sweep", "sweep.output")
+
     def _below(self, name: str, key: str, flag: str = "--output") -> str:
         if self.output is None:
             raise ConfigError(f"no {name} given: pass {flag}, or set {key} or output in the configuration")
         return f"{self.output.rstrip('/')}/{name}"
 
 
-_SECTIONS = ("count", "train", "encode", "spark")
+_SECTIONS = ("count", "train", "encode", "evaluate", "sweep", "spark")
 
 
 def load_config(path: str | None = None, overrides: dict[str, Any] | None = None) -> JobConfig:

@@ -39,7 +39,7 @@ def not_blank(value: str) -> str:
     return value
 
 
-def _sizes(value: Any) -> Any:
+def as_sizes(value: Any) -> Any:
     """16384, "16k" (16 × 1,024), "16k,32k" or a list of these."""
     values = value.split(",") if isinstance(value, str) else value if isinstance(value, list) else [value]
     return [_size(one) for one in values]
@@ -136,7 +136,7 @@ class TrainConfig(Section):
     vocab_size: Annotated[int, BeforeValidator(_size)] = Field(
         32_768, ge=1, le=1 << 24, description="tokens in all: alphabet, learned and special tokens"
     )
-    vocab_sizes: Annotated[list[Annotated[int, Field(ge=1, le=1 << 24)]], BeforeValidator(_sizes)] = Field(
+    vocab_sizes: Annotated[list[Annotated[int, Field(ge=1, le=1 << 24)]], BeforeValidator(as_sizes)] = Field(
         [], description="several sizes from one training, each below the output in a directory of its size"
     )
     min_frequency: int | None = Field(

@@ -8,7 +8,7 @@ import warnings
 import click
 
 from shardpiece import __version__
-from shardpiece.cli import convert, inspect, playground, shards, stages
+from shardpiece.cli import convert, evaluate, inspect, playground, shards, stages
 from shardpiece.errors import ShardpieceError, ShardpieceWarning, one_line
 
 
@@ -61,8 +61,8 @@ def cli() -> None:
 
 
 for command in (
-    stages.count, stages.train, stages.encode, stages.run, shards.verify, shards.stats, shards.clean,
-    inspect.tokenize, inspect.decode, convert.convert,
-    inspect.pretokenizers, inspect.normalizers, playground.playground, stages.demo, inspect.doctor,
+    stages.count, stages.train, stages.encode, stages.run, shards.verify, shards.stats, shards.clean, evaluate.evaluate,
+    evaluate.sweep, inspect.tokenize, inspect.decode, convert.convert, inspect.pretokenizers, inspect.normalizers,
+    playground.playground, stages.demo, inspect.doctor,
 ):  # fmt: skip
     cli.add_command(command)

@@ -56,6 +56,18 @@ KEYS = {
     "run_output": "output",
     "incremental": "encode.incremental",
     "dry_run": "dry_run",
+    "tokenizers": "evaluate.tokenizers",
+    "training_words": "evaluate.words",
+    "evaluation_output": "evaluate.output",
+    "parallel_column": "evaluate.parallel_column",
+    "parallel_key": "evaluate.parallel_key",
+    "pivot": "evaluate.pivot",
+    "probes": "evaluate.probes",
+    "sweep_words": "sweep.words",
+    "sweep_output": "sweep.output",
+    "sweep_sizes": "sweep.vocab_sizes",
+    "sweep_algorithms": "sweep.algorithms",
+    "sweep_weights": "sweep.weights",
 }
 
 

@@ -1,17 +1,21 @@
 """Texts cut by a tokenizer, to be looked at: samples of the corpus and the user's terms."""
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 from shardpiece.evaluation.schema import Cut, Probe, SampleTokens
 from shardpiece.evaluation.vocabulary import Said
+from shardpiece.text.documents import Documents
 from shardpiece.tokenizer.pieces import readable
 from shardpiece.tokenizer.tokenizer import Tokenizer
 
 
-def after_line_end(tokenizer: Tokenizer, text: str) -> list[int]:
-    """The tokens of a text that stands after a line end, without those of the line end."""
-    before, ids = tokenizer.encode("\n"), tokenizer.encode("\n" + text)
-    return ids[len(before) :] if ids[: len(before)] == before else ids
+def after_line_end(tokenizer: Tokenizer, texts: Sequence[str]) -> list[list[int]]:
+    """The tokens of texts that stand after a line end, without those of the line end."""
+    before = tokenizer.encode("\n")
+    tokens, offsets = tokenizer.encode_documents(Documents.from_strings(["\n" + text for text in texts]))
+    found = [tokens[a:b].tolist() for a, b in pairwise(offsets.tolist())]
+    return [ids[len(before) :] if ids[: len(before)] == before else ids for ids in found]
 
 
 def spans(said: Said, raw: bytes, ids: Sequence[int]) -> list[tuple[int, int, int]] | None:
@@ -46,6 +50,6 @@ def probe(said: Said, text: str) -> Probe:
     return Probe(
         text=text,
         alone=_cut(said, ids),
-        after_space=_cut(said, after_line_end(said.tokenizer, " " + text)),
+        after_space=_cut(said, after_line_end(said.tokenizer, [" " + text])[0]),
         round_trip=said.tokenizer.decode_bytes(ids) == text.encode(errors="replace"),
     )

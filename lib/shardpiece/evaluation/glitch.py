@@ -43,12 +43,12 @@ def unreachable(said: Said, counts: np.ndarray) -> np.ndarray:
 
 def partial(said: Said) -> np.ndarray:
     """bool [vocab_size]: ordinary tokens that are no valid UTF-8."""
-    return said.ordinary & np.array([kind in ("partial characters", "single bytes") for kind in said.categories])
+    return said.ordinary & said.of("partial characters", "single bytes")
 
 
 def expected_counts(counts: np.ndarray, training: np.ndarray | None, ordinary: np.ndarray) -> np.ndarray:
     """float [vocab_size]: how often each token should occur. With ``training``, how often it occurs in the training table:
-    that count, scaled by the tokens of both; else the median count of the 1,001 ordinary tokens around it by id, since ids
+    that count, scaled by the tokens of both; else the median count of some 1,001 ordinary tokens around it by id, since ids
     of a BPE are in the order of the frequency they had (all others nan)."""
     if training is not None:
         whole = training.sum()
@@ -69,7 +69,7 @@ def glitches(said: Said, counts: np.ndarray, training: np.ndarray | None, most: 
     """``counts``: int64 [vocab_size], of the text; ``training``: the same of the training table, where that is at hand.
     ``most``: how many candidates to list, unreachable ones first, then unused and rare ones, those first that are expected most, and the rest."""
     expected = expected_counts(counts, training, said.ordinary)
-    lost, parts = unreachable(said, counts), np.array([kind == "partial characters" for kind in said.categories])
+    lost, parts = unreachable(said, counts), said.of("partial characters")
     unused = said.ordinary & (counts == 0)
     known = np.nan_to_num(expected)
     rare = said.ordinary & (counts > 0) & (known >= LEAST_EXPECTED) & (counts * FAR_BELOW < known)

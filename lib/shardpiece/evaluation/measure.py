@@ -10,6 +10,7 @@ import xxhash
 
 from shardpiece.errors import ShardpieceError
 from shardpiece.evaluation.tally import SampleText, TextTally, TokenTally, check_groups
+from shardpiece.evaluation.vocabulary import said_texts
 from shardpiece.evaluation.words import tokens_of_words, word_engine
 from shardpiece.text.documents import Documents, Words
 from shardpiece.tokenizer.tokenizer import Tokenizer
@@ -25,15 +26,19 @@ _WORDS_AT_ONCE = 1 << 16
 
 
 class Measurer:
-    """Measures texts with all ``tokenizers``; holds tables of words of about ``memory`` bytes, and the tallies."""
+    """Measures texts with all ``tokenizers``; its tables of words and of tokens take about ``memory`` bytes. ``pieces``: of each
+    tokenizer, where they are at hand."""
 
-    def __init__(self, tokenizers: Sequence[Tokenizer], memory: int = 128 << 20):
+    def __init__(
+        self, tokenizers: Sequence[Tokenizer], memory: int = 512 << 20, pieces: Sequence["Pieces | None"] | None = None
+    ):
         self.text = TextTally()
-        self.tokens = [TokenTally(tokenizer.vocab_size) for tokenizer in tokenizers]
+        room = memory // 2 // max(1, len(tokenizers))
+        self.tokens = [TokenTally(tokenizer.vocab_size, dense_bytes=room) for tokenizer in tokenizers]
         self._tokenizers = list(tokenizers)
-        self._decoding = [_Pieces(t) if t.decodes_by_pieces else None for t in tokenizers]
+        self._decoding = pieces or [Pieces.of(tokenizer) for tokenizer in tokenizers]
         self._engine = word_engine()
-        self._counter = WordCounter(memory, 65_535)
+        self._counter = WordCounter(memory // 4, 65_535)
 
     def add(
         self,
@@ -41,10 +46,10 @@ class Measurer:
         groups: list[str],
         ids: Sequence[str],
         keys: np.ndarray | None = None,
-        first_row: int = 0,
+        positions: np.ndarray | None = None,
     ) -> None:
         """Some documents, best about a megabyte of them. ``groups`` and ``ids``: of each one; ``keys``: uint64, see
-        ``parallel.key_hashes``; ``first_row``: which documents of the input these are, which decides those that are decoded.
+        ``parallel.key_hashes``; ``positions``: int64, where each is in its file, which decides those that are decoded.
         Raises DocumentError for one that cannot be cut in reasonable time, InputError for too many groups."""
         if not len(documents):
             return
@@ -65,7 +70,7 @@ class Measurer:
                 tried = np.ones(len(documents), bool)
                 failed = np.zeros(len(documents), bool)
             else:
-                rows = first_row + np.arange(len(documents))
+                rows = np.arange(len(documents)) if positions is None else positions
                 tried = ((rows < _FIRST_DECODED) | (rows % _EVERY_DECODED == 0)) & (sizes <= _MOST_DECODED)
                 same, failed = _decoded_alike(tokenizer, documents, tokens, offsets, tried)
             for code, group in enumerate(names):
@@ -116,11 +121,15 @@ class Measurer:
                 tally.add(names[code], continued_words=n)
 
 
-class _Pieces:
+class Pieces:
     """What tokens say, where decoding puts their bytes together."""
 
+    @classmethod
+    def of(cls, tokenizer: Tokenizer) -> "Pieces | None":
+        return cls(tokenizer) if tokenizer.decodes_by_pieces else None
+
     def __init__(self, tokenizer: Tokenizer):
-        pieces = [tokenizer.decode_bytes([i]) for i in range(tokenizer.vocab_size)]
+        pieces = said_texts(tokenizer)
         self._lengths = np.fromiter(map(len, pieces), np.int64, len(pieces))
         self._starts = np.cumsum(self._lengths) - self._lengths
         self._data = np.frombuffer(b"".join(pieces), np.uint8)

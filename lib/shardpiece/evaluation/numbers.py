@@ -10,7 +10,6 @@ from shardpiece.evaluation.vocabulary import Said
 LENGTHS = range(2, 10)
 PER_LENGTH = 200
 _LEVELS = 8
-_LONGEST_SPACES = 128
 INDENTS = {"4 spaces": "    ", "2 spaces": "  ", "tab": "\t"}
 
 
@@ -22,13 +21,14 @@ def numbers_to_try(length: int) -> list[str]:
     return sorted({str(first + (i * n // take + 7 * i) % n) for i in range(take)})
 
 
-def digit_pattern(said: Said, number: str) -> str:
-    """Digits per token of a number after a line end and a space, such as "3+1"; tokens without digits are left out, and what
-    is not cut into its digits is "?"."""
-    digits = [
-        sum(48 <= b <= 57 for b in said.texts[i]) for i in after_line_end(said.tokenizer, f" {number}")
-    ]  # fmt: skip
-    return "+".join(str(n) for n in digits if n) if sum(digits) == len(number) else "?"
+def digit_patterns(said: Said, numbers: list[str]) -> list[str]:
+    """Digits per token of each number, after a line end and a space, such as "3+1"; tokens without digits are left out, and
+    what is not cut into its digits is "?"."""
+    patterns = []
+    for number, ids in zip(numbers, after_line_end(said.tokenizer, [f" {number}" for number in numbers]), strict=True):
+        digits = [sum(48 <= b <= 57 for b in said.texts[i]) for i in ids]
+        patterns.append("+".join(str(n) for n in digits if n) if sum(digits) == len(number) else "?")
+    return patterns
 
 
 def grouping(patterns: dict[int, dict[str, int]]) -> str:
@@ -55,7 +55,7 @@ def grouping(patterns: dict[int, dict[str, int]]) -> str:
 def numbers(said: Said) -> Numbers:
     """Numbers of 2 to 9 digits: whether those of one length are cut alike, and into which groups of digits (Singh and Strouse
     2024: groups from the right make arithmetic easier)."""
-    patterns = {length: Counter(digit_pattern(said, n) for n in numbers_to_try(length)) for length in LENGTHS}
+    patterns = {length: Counter(digit_patterns(said, numbers_to_try(length))) for length in LENGTHS}
     lengths = {}
     for length, found in patterns.items():
         ordered = sorted(found.items(), key=lambda item: (-item[1], item[0]))
@@ -74,15 +74,14 @@ def numbers(said: Said) -> Numbers:
 
 def white_space(said: Said) -> WhiteSpace:
     """How many tokens the white space before code is: that of a line ``x`` with indentation, less those of ``x`` alone."""
-    tokenizer = said.tokenizer
-    bare = len(after_line_end(tokenizer, "x"))
 
-    def blank(text: str) -> int:
-        return max(0, len(after_line_end(tokenizer, text + "x")) - bare)
+    def blank(texts: list[str]) -> list[int]:
+        bare, *found = map(len, after_line_end(said.tokenizer, ["x", *(text + "x" for text in texts)]))
+        return [max(0, n - bare) for n in found]
 
     spaces = [i for i, raw in enumerate(said.texts) if said.ordinary[i] and raw and not raw.strip(b" ")]
     return WhiteSpace(
-        indentation={name: [blank(unit * level) for level in range(1, _LEVELS + 1)] for name, unit in INDENTS.items()},
-        spaces=[blank(" " * n) for n in range(1, 17)],
+        indentation={name: blank([unit * level for level in range(1, _LEVELS + 1)]) for name, unit in INDENTS.items()},
+        spaces=blank([" " * n for n in range(1, 17)]),
         longest_spaces_in_one_token=max((len(said.texts[i]) for i in spaces), default=0),
     )

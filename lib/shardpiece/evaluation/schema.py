@@ -256,6 +256,14 @@ class Definition(Part):
     better: Literal["higher", "lower", "neither"]
 
 
+class File(Part):
+    """A file that lies beside."""
+
+    name: str
+    bytes: int
+    checksum: str
+
+
 class Report(Part):
     """All of metrics.json."""
 
@@ -270,6 +278,7 @@ class Report(Part):
     parallel: Parallel | None
     samples: list[Sample]
     notes: list[str]
+    files: list[File] = []
 
 
 class SweepCell(Part):
@@ -303,3 +312,4 @@ class Sweep(Part):
     cells: list[SweepCell]
     curves: dict[str, dict[str, list[tuple[int, float | None]]]]
     notes: list[str]
+    files: list[File] = []

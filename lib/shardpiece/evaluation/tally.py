@@ -18,7 +18,6 @@ TEXT_SUMS = ("documents", "bytes", "characters", "words")
 TOKEN_SUMS = ("tokens", "continued_words", "tried", "round_trips", "failed")
 MOST_GROUPS = 2_000
 _WORD_ROWS = 1 << 20
-_DENSE_BYTES = 256 << 20
 
 
 def check_groups(n: int) -> None:
@@ -120,6 +119,7 @@ class TokenTally:
     sums: dict[str, np.ndarray] = field(default_factory=dict)
     parallel: ParallelCounts = field(default_factory=ParallelCounts)
     _counts: dict[str, tuple[np.ndarray, np.ndarray]] = field(default_factory=dict, repr=False)
+    dense_bytes: int = 256 << 20
     _dense: np.ndarray | None = field(default=None, repr=False)
     _slots: dict[str, int] = field(default_factory=dict, repr=False)
 
@@ -159,7 +159,7 @@ class TokenTally:
     def _rows(self, groups: list[str]) -> tuple[np.ndarray, list[int]]:
         """Where to count: rows of an array of all ids, which move to pairs of ids and counts when they take too much room."""
         new = [group for group in groups if group not in self._slots]
-        if self._dense is not None and (len(self._slots) + len(new)) * self.vocab_size * 8 > _DENSE_BYTES:
+        if self._dense is not None and (len(self._slots) + len(new)) * self.vocab_size * 8 > self.dense_bytes:
             self._settle()
             new = groups
         for group in new:

@@ -4,7 +4,7 @@ from shardpiece import storage
 from shardpiece.config import JobConfig
 from shardpiece.corpus.base import Columns
 from shardpiece.errors import ConfigError
-from shardpiece.pipeline import count, encode, train
+from shardpiece.pipeline import count, encode, evaluate, sweep, train
 from shardpiece.pipeline.inputs import plan_job
 from shardpiece.pipeline.report import StageReport
 from shardpiece.pipeline.session import lazy_session
@@ -25,6 +25,16 @@ def run_train(config: JobConfig) -> StageReport:
 def run_encode(config: JobConfig) -> StageReport:
     with lazy_session(config, "encode") as session:
         return encode.encode(session, config)
+
+
+def run_evaluate(config: JobConfig) -> StageReport:
+    with lazy_session(config, "evaluate") as session:
+        return evaluate.evaluate(session, config)
+
+
+def run_sweep(config: JobConfig) -> StageReport:
+    with lazy_session(config, "sweep") as session:
+        return sweep.sweep(config, session)
 
 
 def run_all(config: JobConfig) -> list[StageReport]:
