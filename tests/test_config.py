@@ -44,7 +44,7 @@ def test_defaults_and_overrides(tmp_path):
         ("train: {vocab_size: many}", r"train\.vocab_size: .*integer.* \(given: 'many'\)"),
         ("train: {vocab_size: 12}", r"train: vocab_size 12 .*256"),
         ("train: {tie_break: luck}", r"train\.tie_break: .*lexicographic"),
-        ("encode: {format: tar}", r"encode: format: 'tar' is none of parquet, bin"),
+        ("encode: {format: tar}", r"encode: format: 'tar' is none of parquet, "),
         ("count: {memory_per_task: 3}", r"count\.memory_per_task"),
         ("invalid_utf8: ignore", "invalid_utf8"),
         ("- a\n- b", "expected keys and values"),
