@@ -127,7 +127,7 @@ def test_invalid_bytes_on_standard_input(tokenizer_path):
 def test_no_input_matches(command, tmp_path, tokenizer_path):
     args = ["--tokenizer", tokenizer_path] if command == "encode" else []
     done = run(command, "--input", f"{tmp_path}/*.parquet", *args, "--output", tmp_path / "out")
-    fails(done, 2, f"{tmp_path}/*.parquet: no Parquet file matches")
+    fails(done, 2, f"{tmp_path}/*.parquet: no Parquet, JSON")
     fails(run(command, *args, "--output", tmp_path / "out"), 2, "no input given")
 
 
@@ -235,7 +235,7 @@ def test_an_interrupt_is_one_line(tmp_path):
     manifest = json.loads((tmp_path / "shards" / "manifest.json").read_text())
     assert manifest["totals"]["documents"] == 1200
     listed = {file["name"] for shard in manifest["shards"] for file in shard["files"]}
-    assert {path.name for path in (tmp_path / "shards").iterdir()} == listed | {"manifest.json", "_journal"}
+    assert {path.name for path in (tmp_path / "shards").iterdir()} == listed | {"manifest.json", "statistics", "_journal"}
 
 
 def test_help_names_every_command():

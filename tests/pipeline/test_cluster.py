@@ -80,5 +80,5 @@ def test_a_users_mistake_is_one_line_under_spark_submit_too(cluster, tmp_path):
     # spark-submit merges the two streams of a Python driver into its standard output.
     said = [line for line in done.stdout.splitlines() if line.startswith("shardpiece")]
     assert len(said) == 1
-    assert said[0].startswith(f"shardpiece: error: {tmp_path}/*.parquet: no Parquet file matches")
+    assert said[0].startswith(f"shardpiece: error: {tmp_path}/*.parquet: no Parquet, JSON")
     assert "Traceback" not in done.stdout + done.stderr

@@ -40,11 +40,11 @@ from shardpiece.training.trained import Trained
 from shardpiece.words import table as words
 
 PARTIAL = "partial"
-_FILES = (artifact.TOKENIZER_FILE, *artifact.OPTIONAL_FILES, CHECKPOINT_FILE, PARTIAL)
+_FILES = (artifact.TOKENIZER_FILE, *artifact.OPTIONAL_FILES, CHECKPOINT_FILE)
 OUTPUT = OutputKind(
     what="a tokenizer",
     manifest=artifact.METADATA_FILE,
-    names="|".join(name.replace(".", r"\.") for name in _FILES),
+    names="|".join([*(name.replace(".", r"\.") for name in _FILES), f"{PARTIAL}/.*"]),
     read=artifact.read_metadata,
     key=lambda metadata: metadata["provenance"].get("key"),
     files=lambda metadata: metadata["files"],
