@@ -107,9 +107,10 @@ def share_of(shares: Mapping[str, Share], group: str) -> Share | None:
     return shares.get(group, shares.get(OTHERS))
 
 
-def check_groups(shares: Mapping[str, Share], groups: Sequence[str]) -> None:
-    """Raises ConfigError for groups of the corpus that the mixture does not name, and for names that no document has."""
-    found = set(groups)
+def check_groups(shares: Mapping[str, Share], groups: Sequence[str], every: bool = True) -> None:
+    """Raises ConfigError for groups of the corpus that the mixture does not name, and, where these are ``every`` group, for
+    names that no document has."""
+    found = set(groups) if every else {*shares}
     missing = sorted(name for name in shares if name != OTHERS and name not in found)
     if missing:
         raise ConfigError(
@@ -131,10 +132,11 @@ def _names(groups: Sequence[str]) -> str:
 def resolve(shares: Mapping[str, Share], groups: Mapping[str, Group]) -> dict[str, Take]:
     """What each group gives. Raises ConfigError as ``check_groups`` does, and for a budget that a group cannot fill."""
     check_groups(shares, list(groups))
-    return {name: _take(name, share_of(shares, name), groups[name]) for name in sorted(groups)}
+    return {name: take_of(name, share_of(shares, name), groups[name]) for name in sorted(groups)}
 
 
-def _take(name: str, share: Share, group: Group) -> Take:
+def take_of(name: str, share: Share, group: Group) -> Take:
+    """What a share is of this group. Raises ConfigError for a budget that the group cannot fill."""
     if share.epochs is not None:
         return Take.of_epochs(share.epochs)
     total = int(group.tokens.sum())

@@ -7,7 +7,7 @@ checksums show, is not written again.
 import json
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 
 from pyspark.sql import SparkSession
@@ -15,7 +15,8 @@ from pyspark.sql import SparkSession
 from shardpiece import storage
 from shardpiece.config import EncodeConfig, JobConfig
 from shardpiece.corpus.base import Columns, InputPlan, Selection
-from shardpiece.corpus.order import Placement, Validation
+from shardpiece.corpus.mixture import Share
+from shardpiece.corpus.order import Placement
 from shardpiece.errors import ConfigError
 from shardpiece.lock import RunLock
 from shardpiece.pipeline import increments
@@ -24,9 +25,12 @@ from shardpiece.pipeline.encoded import STATISTICS, DocumentEncoder, Encoding, W
 from shardpiece.pipeline.increments import Earlier
 from shardpiece.pipeline.inputs import plan_job
 from shardpiece.pipeline.kernels import prepare_encoding
+from shardpiece.pipeline.measure import Measured, measure
+from shardpiece.pipeline.placing import check_repeats, mixture_report, placement_of, shares_of
 from shardpiece.pipeline.progress import StageProgress, log
 from shardpiece.pipeline.report import StageReport
 from shardpiece.pipeline.session import collect, job_errors
+from shardpiece.pipeline.shuffled import ShuffledRun
 from shardpiece.pipeline.tail_task import TailTask
 from shardpiece.pipeline.tasks import RESULT_SCHEMA, Counters, plan_key, run_tasks
 from shardpiece.pipeline.warm_words import WarmWords, warm_words
@@ -36,14 +40,14 @@ from shardpiece.shards.formats.base import ShardSpec
 from shardpiece.shards.manifest import summed_statistics, write_statistics
 from shardpiece.shards.packing import STATISTICS as PACKING_STATISTICS
 from shardpiece.shards.packing import Packing
-from shardpiece.shards.plan import Shard, plan_shards, shard_name, shard_number
+from shardpiece.shards.plan import Shard, plan_shards, plan_shuffled, shard_name, shard_number
 from shardpiece.tokenizer import packed
 from shardpiece.tokenizer.loading import load
 from shardpiece.tokenizer.sampling import Sampling
 from shardpiece.tokenizer.tokenizer import Tokenizer
 
 # Settings that manifests also name at the top, where they are not as by default: readers have to know of them.
-_OPTIONS = ("where", "sample", "sampling", "packing", "shuffle", "validation")
+_OPTIONS = ("where", "sample", "sampling", "packing", "shuffle", "validation", "mixture")
 
 
 @dataclass(frozen=True)
@@ -56,6 +60,7 @@ class Planned:
     tokenizer: Tokenizer
     encoding: Encoding
     placement: Placement
+    shares: dict[str, Share]
     layout: ShardLayout
     made_with: dict
     found: Earlier
@@ -78,7 +83,7 @@ def plan_encode(config: JobConfig) -> Planned:
     before, after = _around(settings, tokenizer, eos)
     sampling = _sampling(settings, tokenizer)
     encoding = Encoding(settings.special_tokens_in_text, before, after, settings.empty_documents == "keep", sampling)
-    placement = _placement(settings)
+    placement, shares = placement_of(settings), shares_of(config)
     packing = _packing(settings, tokenizer)
     columns = Columns(config.text_column, config.id_column, config.group_column, tuple(settings.metadata_columns))
     plan = whole = plan_job(config, columns, "encode")
@@ -96,12 +101,16 @@ def plan_encode(config: JobConfig) -> Planned:
     if settings.incremental:
         found = increments.earlier(OUTPUT, output, made_with, config.overwrite)
         plan = increments.unseen(found, whole, config.changed_input)
-    shards = plan_shards(plan.splits, int(settings.shard_size), found.next_number)
+    shuffled = settings.shuffle == "global"
+    if shuffled:
+        shards = plan_shuffled(plan.text_bytes, int(settings.shard_size), found.next_number)
+    else:
+        shards = plan_shards(plan.splits, int(settings.shard_size), found.next_number)
     key = plan_key(
         stage="encode",
         **made_with,
         input=plan.ledger(),
-        shards=[len(shard.splits) for shard in shards],
+        shards=int(settings.shard_size) if shuffled else [len(shard.splits) for shard in shards],
         **_left_out(plan),
         **({"after": found.key} if found.key else {}),
     )
@@ -112,7 +121,7 @@ def plan_encode(config: JobConfig) -> Planned:
         finished = OUTPUT.finished(output, key, config.overwrite)
         why = f"{output} is done and unchanged"
     return Planned(
-        output, tokenizer, encoding, placement, layout, made_with, found, plan, shards, key, finished, why
+        output, tokenizer, encoding, placement, shares, layout, made_with, found, plan, shards, key, finished, why
     )  # fmt: skip
 
 
@@ -149,22 +158,33 @@ def _encode(
     OUTPUT.start(lock, key, resume=True, settings=planned.made_with, add=found.manifest is not None)
 
     new = " new" if found.manifest is not None else ""
-    log(
-        f"encode: {len(plan.files):,}{new} files, {plan.text_bytes / 1e6:,.1f} MB of text, "
-        f"{len(shards):,} shards of {', '.join(layout.formats)}"
-    )
-    if config.id_column and not layout.keeps_ids and not layout.needs_ids:
+    log(f"encode: {len(plan.files):,}{new} files, {plan.text_bytes / 1e6:,.1f} MB of text")
+    if config.id_column and not layout.keeps_ids and not layout.needs_ids and not planned.shares:
         log(f"encode: {', '.join(layout.formats)} has no place for document ids, id_column is not used")
-    counters = Counters.create(spark)
     documents = DocumentEncoder(
-        plan.selection, config.invalid_utf8, layout.dtype(), layout.keeps_ids or layout.needs_ids, encoding, planned.placement,
-        spark.sparkContext.broadcast(worker), worker.key, counters,
+        plan.selection, config.invalid_utf8, layout.dtype(), layout.keeps_ids or layout.validation is not None, encoding,
+        planned.placement, spark.sparkContext.broadcast(worker), worker.key, Counters.create(spark),
     )  # fmt: skip
-    task = EncodeTask(spark.sparkContext.broadcast(shards), output, key, layout, documents)
-    results_frame = spark.range(0, len(shards), 1, max(1, len(shards))).mapInArrow(run_tasks(task), RESULT_SCHEMA)
-    reader = counters.reader(plan.text_bytes, "documents", "bytes", "tokens")
+    shuffled = settings.shuffle == "global"
+    measured = None
+    if planned.shares:
+        measured = measure(spark, plan.splits, documents, planned.shares, output, key, settings.incremental)
+        check_repeats(config, measured.repeats)
+        placement = replace(planned.placement, takes=measured.takes)
+        documents = replace(documents, placement=placement, counters=Counters.create(spark))
+        if shuffled:
+            shards = plan_shuffled(measured.text_bytes, int(settings.shard_size), found.next_number)
+    log(f"encode: {len(shards):,} shards of {', '.join(layout.formats)}")
+    # What is shuffled passes twice.
+    reader = documents.counters.reader((1 + shuffled) * plan.text_bytes, "documents", "bytes", "tokens")
     with StageProgress("encode", reader) as progress, job_errors("encode"):
-        results = [json.loads(row.result) for row in collect(spark, results_frame)]
+        if shuffled:
+            run = ShuffledRun(shards, output, key, layout, documents, int(settings.memory_per_task))
+            results = run.encode(spark, plan.splits, int(settings.shard_size))
+        else:
+            task = EncodeTask(spark.sparkContext.broadcast(shards), output, key, layout, documents)
+            frame = spark.range(0, len(shards), 1, max(1, len(shards))).mapInArrow(run_tasks(task), RESULT_SCHEMA)
+            results = [json.loads(row.result) for row in collect(spark, frame)]
         results.sort(key=lambda result: shard_number(result["name"]))
         tails = [tail for result in results for tail in result.pop("tails", [])]
         if tails:
@@ -175,7 +195,7 @@ def _encode(
     resumed = sum(result.pop("resumed") for result in results)
     if resumed:
         log(f"encode: {resumed:,} of {len(results):,} shards were finished by an earlier run")
-    manifest = _manifest(planned, results)
+    manifest = _manifest(planned, measured, results)
     OUTPUT.finish(lock, manifest)
     if manifest["totals"]["replaced_documents"]:
         log(f"encode: {manifest['totals']['replaced_documents']:,} documents had invalid UTF-8, replaced with U+FFFD")
@@ -221,11 +241,6 @@ def _packing(settings: EncodeConfig, tokenizer: Tokenizer) -> Packing | None:
     return Packing(**values, pad_id=pad_id)
 
 
-def _placement(settings: EncodeConfig) -> Placement:
-    validation = None if settings.validation is None else Validation(**settings.validation.model_dump())
-    return Placement(settings.seed, None, validation, settings.shuffle != "none")
-
-
 def _made_with(
     config: JobConfig, tokenizer: Tokenizer, encoding: Encoding, layout: ShardLayout, selection: Selection
 ) -> dict:
@@ -246,6 +261,9 @@ def _made_with(
         "packing": None if layout.packing is None else asdict(layout.packing),
         "shuffle": None if layout.seed is None else {"kind": config.encode.shuffle, "seed": layout.seed},
         "validation": None if layout.validation is None else asdict(layout.validation),
+        "mixture": None
+        if config.encode.mixture is None
+        else {"groups": config.encode.mixture, "seed": config.encode.seed},
     }
 
 
@@ -261,7 +279,7 @@ def _words(settings: EncodeConfig, tokenizer: Tokenizer, own: str | None) -> War
     return warm_words(storage.absolute(path), tokenizer, int(settings.cache_bytes), settings.warm_words is not None)
 
 
-def _manifest(planned: Planned, results: list[dict]) -> dict:
+def _manifest(planned: Planned, measured: Measured | None, results: list[dict]) -> dict:
     """Of what was there and of what is new; writes what stands beside the shards, and the statistics."""
     output, tokenizer, found = planned.output, planned.tokenizer, planned.found
     new = sorted(results, key=lambda result: shard_number(result["name"]))
@@ -270,6 +288,8 @@ def _manifest(planned: Planned, results: list[dict]) -> dict:
         del shard["key"], shard["statistics"]
     shards = [*found.shards, *new]
     increment = {"key": planned.key, "files": len(planned.plan.files), "shards": len(new)}
+    if measured is not None:
+        increment["mixture"] = mixture_report(measured, counted.groups)
     return {
         "format": manifests.FORMAT,
         "version": manifests.VERSION,

@@ -67,7 +67,7 @@ class EncodeTask:
             for encoded in self.documents.encode(shard.splits):
                 encoded.count(statistics)
                 encoded.count_groups(builder.statistics)
-                builder.add(encoded.written())
+                builder.add(encoded.written(), encoded.written_keys())
             written = builder.finish()
             if builder.tails:
                 written["tails"] = write_tails(self.output, shard.name, builder.tails)

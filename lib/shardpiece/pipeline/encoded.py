@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark import Broadcast
 
 from shardpiece import storage
@@ -74,20 +75,25 @@ class WorkerTokenizer:
 @dataclass(frozen=True)
 class Encoded:
     """Documents of one batch: ``rows``, a row for each, those that are left out among them, without tokens. ``copy``:
-    which time they are taken, from 0; ``places``: int64, where ``destination`` said they go; ``flags``: uint8, of NULL,
-    EMPTY, REPLACED, LEFT_OUT; ``text_bytes``: int64; ``ids`` and ``groups`` where anything goes by them."""
+    which time they are taken, from 0; ``flags``: uint8, of NULL, EMPTY, REPLACED, LEFT_OUT; ``text_bytes``: int64;
+    ``ids`` and ``groups`` where anything goes by them; ``keys``: uint64, what a shuffle goes by; ``places``: int64, where
+    ``destination`` said they go."""
 
     rows: TokenBatch
     copy: int
-    places: np.ndarray
     flags: np.ndarray
     text_bytes: np.ndarray
     ids: pa.Array | None
     groups: pa.Array | None
+    keys: np.ndarray | None
+    places: np.ndarray
 
     def written(self) -> TokenBatch:
         """The rows that go into a shard."""
         return without_left_out(self.rows, self.flags)
+
+    def written_keys(self) -> np.ndarray | None:
+        return None if self.keys is None else self.keys[self.flags & LEFT_OUT == 0]
 
     def count(self, statistics: dict[str, int]) -> None:
         add_statistics(statistics, self.rows, self.flags, self.text_bytes)
@@ -141,18 +147,22 @@ class DocumentEncoder:
         """The documents of some splits, as often as they are taken. ``destination``: from shuffle keys (uint64 [n]) where
         documents go (int64 [n]), -1 for those that are not wanted; by default all are, at place 0."""
         tokenizer = worker_tokenizer(self.tokenizer_key, self.tokenizer)
-        for batch in read_batches(splits, self.selection):
-            yield from self._encode(tokenizer, self._read(batch), destination)
+        for read in self.read(splits):
+            yield from self._encode(tokenizer, read, destination)
 
-    def _read(self, batch: Batch) -> "_Read":
+    def read(self, splits: Sequence[AnySplit]) -> Iterator["Read"]:
+        """The documents of some splits as they are in the input."""
         columns = self.selection.columns
-        ids = None
-        if self.with_ids or self.goes_by_ids:
-            ids = batch.ids(columns.id, self.goes_by_ids)
-        return _Read(batch, ids, batch.plain(columns.group) if columns.group else None)
+        for batch in read_batches(splits, self.selection):
+            ids = groups = None
+            if self.with_ids or self.goes_by_ids:
+                ids = batch.ids(columns.id, self.goes_by_ids)
+            if columns.group:
+                groups = batch.plain(columns.group)
+            yield Read(batch, ids, groups)
 
     def _encode(
-        self, tokenizer: Tokenizer, read: "_Read", destination: Callable[[np.ndarray], np.ndarray] | None
+        self, tokenizer: Tokenizer, read: "Read", destination: Callable[[np.ndarray], np.ndarray] | None
     ) -> Iterator[Encoded]:
         places = self._places(read, destination)
         wanted = np.any([of_copy >= 0 for of_copy in places], axis=0)
@@ -175,9 +185,10 @@ class DocumentEncoder:
             self.counters.documents.add(len(mine.batch))
             self.counters.bytes.add(int(found[2].sum()))
             self.counters.tokens.add(len(found[0].tokens))
-            yield Encoded(found[0], copy, of_copy[chosen], *found[1:], mine.ids, mine.groups)
+            keys = self.placement.keys(mine.ids, copy) if self.placement.shuffled else None
+            yield Encoded(found[0], copy, *found[1:], mine.ids, mine.groups, keys, of_copy[chosen])
 
-    def _places(self, read: "_Read", destination: Callable[[np.ndarray], np.ndarray] | None) -> list[np.ndarray]:
+    def _places(self, read: "Read", destination: Callable[[np.ndarray], np.ndarray] | None) -> list[np.ndarray]:
         """For each copy int64 [n], where it goes; -1 for nowhere."""
         n = len(read.batch)
         copies = self.placement.copies(read.ids, read.groups)
@@ -190,12 +201,11 @@ class DocumentEncoder:
         return places
 
     def _rows(
-        self, tokenizer: Tokenizer, read: "_Read", encoding: Encoding
+        self, tokenizer: Tokenizer, read: "Read", encoding: Encoding
     ) -> tuple[TokenBatch, np.ndarray, np.ndarray]:
         """(a row for each document, flags, bytes of text)."""
-        batch = read.batch
-        column = batch[batch.text_column]
-        with document_errors(batch):
+        column = read.batch[read.batch.text_column]
+        with document_errors(read.batch):
             documents = Documents.from_arrow(column, self.invalid_utf8)
         buffer = TokenBuffer(
             self.dtype, tokenizer.vocab_size, encoding.before, encoding.after, encoding.keep_empty,
@@ -204,7 +214,7 @@ class DocumentEncoder:
         keys = None if encoding.sampling is None else document_keys(read.ids, encoding.sampling)
         for first, chunk in chunks(documents):
             chunk_keys = None if keys is None else keys[first : first + len(chunk)]
-            with document_errors(batch, first):
+            with document_errors(read.batch, first):
                 tokens, offsets = tokenizer.encode_documents(
                     chunk, encoding.special_tokens_in_text, encoding.sampling, chunk_keys
                 )
@@ -219,22 +229,27 @@ class DocumentEncoder:
             lengths[full] = np.diff(offsets)
             offsets = np.concatenate([[0], np.cumsum(lengths)])
         carried = self.selection.columns.metadata
-        metadata = batch.data.select(list(carried)) if carried else None
+        metadata = read.batch.data.select(list(carried)) if carried else None
         return TokenBatch(tokens, offsets, read.ids if self.with_ids else None, metadata), flags, sizes
 
 
 @dataclass(frozen=True)
-class _Read:
-    """A batch as it was read, with what anything goes by."""
+class Read:
+    """A batch as it was read, with the columns that anything goes by, as strings."""
 
     batch: Batch
     ids: pa.Array | None
     groups: pa.Array | None
 
-    def filter(self, chosen: np.ndarray) -> "_Read":
+    def text_bytes(self) -> np.ndarray:
+        """int64 [n]: the bytes of each text, 0 of a null."""
+        column = self.batch[self.batch.text_column].cast(pa.large_binary(), safe=False)
+        return np.asarray(pc.binary_length(column).fill_null(0))
+
+    def filter(self, chosen: np.ndarray) -> "Read":
         mask = pa.array(chosen)
         ids, groups = (None if column is None else column.filter(mask) for column in (self.ids, self.groups))
-        return _Read(self.batch.filter(chosen), ids, groups)
+        return Read(self.batch.filter(chosen), ids, groups)
 
 
 def _flags(column: pa.Array, sizes: np.ndarray, documents: Documents) -> np.ndarray:

@@ -41,3 +41,9 @@ def shard_name(number: int, shards: int) -> str:
 
 def shard_number(name: str) -> int:
     return int(name.removeprefix("shard-"))
+
+
+def plan_shuffled(text_bytes: int, shard_bytes: int, first: int = 0) -> list[Shard]:
+    """The shards of a run with a global shuffle: as many as have about ``shard_bytes`` of text each, without splits."""
+    n = -(-text_bytes // shard_bytes)
+    return [Shard(shard_name(i, first + n), ()) for i in range(first, first + n)]
