@@ -235,7 +235,11 @@ def test_an_interrupt_is_one_line(tmp_path):
     manifest = json.loads((tmp_path / "shards" / "manifest.json").read_text())
     assert manifest["totals"]["documents"] == 1200
     listed = {file["name"] for shard in manifest["shards"] for file in shard["files"]}
-    assert {path.name for path in (tmp_path / "shards").iterdir()} == listed | {"manifest.json", "statistics", "_journal"}
+    assert {path.name for path in (tmp_path / "shards").iterdir()} == listed | {
+        "manifest.json",
+        "statistics",
+        "_journal",
+    }
 
 
 def test_help_names_every_command():

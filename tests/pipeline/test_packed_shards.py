@@ -149,6 +149,9 @@ def test_mistakes_are_found_before_the_job(session, corpus, tmp_path, tokenizer)
     with pytest.raises(ConfigError, match=r"no special token '<pad>'"):
         encode(session, packed_config(corpus, tmp_path, tokenizer, pad_token="<pad>"))
     config = packed_config(corpus, tmp_path, tokenizer)
+    other = {"append_eos": False, "eos_token": "<eos>"}
+    with pytest.raises(ConfigError, match=r"'<eos>' is not among the special tokens"):
+        encode(session, config.model_copy(update={"encode": config.encode.model_copy(update=other)}))
     wrong = config.model_copy(update={"encode": config.encode.model_copy(update={"metadata_columns": ["lang"]})})
     with pytest.raises(ConfigError, match="metadata_columns"):
         encode(session, wrong)
@@ -160,3 +163,14 @@ def test_a_document_without_an_id_cannot_be_put_in_order(session, tmp_path, toke
     corpus = write_corpus(tmp_path / "corpus", rows, files=1)
     with pytest.raises(DataError, match=r"part-00000\.parquet, row 4: the document has no id"):
         encode(session, config_for(corpus, tmp_path / "out", encode__tokenizer=tokenizer, encode__shuffle="shard"))
+
+
+def test_temporary_files_lie_where_sparks_do(session):
+    def directories(batches):
+        import os
+
+        for batch in batches:
+            yield pa.RecordBatch.from_pydict({"place": [os.environ.get("SPARK_LOCAL_DIRS", "")] * batch.num_rows})
+
+    (row,) = session().range(1).mapInArrow(directories, "place string").collect()
+    assert all("blockmgr" in place for place in row.place.split(","))

@@ -95,6 +95,15 @@ def test_documents_are_shuffled_by_their_ids(kept, memory):
     assert "rows" not in entry
 
 
+def test_both_sides_are_shuffled(kept):
+    build(DOCUMENTS, ShardLayout(("kept",), SPEC, Validation(0.3), seed=3), 37)
+    names = pa.array([name for name, _ in DOCUMENTS])
+    keys, chosen = document_hash(3, names, "shuffle").tolist(), Validation(0.3).chosen(names)
+    for side, wanted in (("train", False), ("validation", True)):
+        order = sorted((i for i in range(len(DOCUMENTS)) if chosen[i] == wanted), key=lambda i: keys[i])
+        assert rows_as_documents(kept.rows[f"out/{side}/shard-00000"]) == [(*DOCUMENTS[i], i) for i in order]
+
+
 @pytest.mark.parametrize("strategy", ["concatenate", "best_fit"])
 @pytest.mark.parametrize("seed", [None, 3])
 def test_packed_rows_do_not_depend_on_batches_or_memory(kept, strategy, seed):

@@ -180,6 +180,13 @@ def test_best_fit_decreasing_is_the_textbook_one(case):
     assert sorted(filled) == best_fit_rows(lengths, capacity)
 
 
+def test_equal_pieces_fill_rows_in_their_order():
+    lengths = np.random.default_rng(0).integers(7, 9, 5000)
+    rows = best_fit_decreasing(lengths, 8)
+    assert rows[lengths == 8].tolist() == list(range(sum(lengths == 8)))
+    assert rows[lengths == 7].tolist() == list(range(sum(lengths == 8), 5000))
+
+
 @settings(max_examples=100, deadline=None)
 @given(lengths, st.integers(1, 12), st.sampled_from(["pad", "drop", "carry"]))
 def test_best_fit_needs_as_many_rows_and_sets_the_half_empty_one_apart(lengths, length, remainder):
@@ -245,6 +252,15 @@ def test_the_edges():
         # Nothing but a long document, kept.
         rows, _, _ = pack(documents_of([9]), Packing(strategy, 4, "pad", "keep", PAD))
         assert rows == [(documents_of([9])[0][1], documents_of([9]))]
+
+
+def test_a_document_of_which_something_is_left_is_not_dropped():
+    for strategy in ("concatenate", "best_fit"):
+        packing = Packing(strategy, 10, "drop", pad_id=PAD)
+        for cuts in ([], [1], [1, 2]):  # the end of the first document waits for the batches after it
+            _, _, statistics = pack(documents_of([13, 1, 1]), packing, cuts)
+            assert (statistics["dropped_tokens"], statistics["dropped_documents"]) == (5, 2)
+            assert statistics["cut_documents"] == 1
 
 
 def test_ids_may_be_missing_and_tokens_keep_their_type():

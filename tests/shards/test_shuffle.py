@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from shardpiece.errors import OutputError, ShardpieceError
 from shardpiece.shards import spool as spools
 from shardpiece.shards.formats.base import Pieces, TokenBatch
+from shardpiece.shards.rows import join_rows, slice_rows, take_rows, without_empty_rows
 from shardpiece.shards.shuffle import Shuffle, sequence_keys
 from shardpiece.shards.spool import RowSpool
 
@@ -63,6 +64,20 @@ def test_rows_come_in_the_order_of_their_keys(case, data):
         shuffle.add(batch_of(rows[a:b], a), np.array(keys[a:b], np.uint64))
     original = read([batch_of(rows, 0)]) if rows else []
     assert read(shuffle.finish()) == [original[i] for i in sorted(range(len(rows)), key=lambda i: keys[i])]
+
+
+def test_rows_taken_joined_and_sliced_keep_what_belongs_to_them():
+    rows = [[i] * (i % 4) for i in range(30)]
+    batch = batch_of(rows, 0)
+    whole = read([batch])
+    assert read([take_rows(batch, np.array([5, 29, 3]))]) == [whole[i] for i in (5, 29, 3)]
+    assert read([slice_rows(batch, 7, 20)]) == whole[7:20]
+    assert read([slice_rows(slice_rows(batch, 7, 20), 3, 5)]) == whole[10:12]
+    assert read([join_rows([slice_rows(batch, 20, 30), slice_rows(batch, 4, 6)])]) == whole[20:] + whole[4:6]
+    assert len(slice_rows(batch, 4, 4)) == 0
+    full = without_empty_rows(batch)
+    assert [len(t) for t in np.split(full.tokens, full.offsets[1:-1])] == [i % 4 for i in range(30) if i % 4]
+    assert full.ids.to_pylist() == [name for row, name, *_ in whole if row]
 
 
 def test_batches_end_where_they_may_and_are_small():
@@ -158,6 +173,7 @@ import resource, sys
 import numpy as np, pyarrow as pa
 from shardpiece.shards.formats.base import TokenBatch
 from shardpiece.shards.packing import Packer, Packing
+from shardpiece.shards.rows import join_rows, slice_rows, take_rows, without_empty_rows
 from shardpiece.shards.shuffle import Shuffle
 
 def batches():

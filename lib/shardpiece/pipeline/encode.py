@@ -6,7 +6,6 @@ checksums show, is not written again.
 
 import json
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 
@@ -223,7 +222,7 @@ def _sampling(settings: EncodeConfig, tokenizer: Tokenizer) -> Sampling | None:
 
 
 def _packing(settings: EncodeConfig, tokenizer: Tokenizer) -> Packing | None:
-    """Raises ConfigError for a token to pad with that there is not."""
+    """Raises ConfigError for a token to pad with that there is not, where one is named."""
     if settings.packing is None:
         return None
     if settings.metadata_columns:
@@ -233,12 +232,15 @@ def _packing(settings: EncodeConfig, tokenizer: Tokenizer) -> Packing | None:
     values = settings.packing.model_dump()
     token = values.pop("pad_token")
     if token is None:
-        pad_id = 0
-        with suppress(ConfigError):
-            pad_id = tokenizer.special_id(settings.end_of_text(tokenizer.special_tokens))
-    else:
-        pad_id = tokenizer.special_id(token)
-    return Packing(**values, pad_id=pad_id)
+        try:
+            token = settings.end_of_text(tokenizer.special_tokens)
+        except ConfigError:
+            if settings.eos_token is not None:
+                raise
+            log(
+                "encode: the tokenizer has no end-of-text token, sequences are padded with the id 0 (encode.packing.pad_token)"
+            )
+    return Packing(**values, pad_id=0 if token is None else tokenizer.special_id(token))
 
 
 def _made_with(

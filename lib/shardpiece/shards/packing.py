@@ -140,7 +140,7 @@ class _Concatenate:
         piece_ends = np.union1d(ends[ends <= sequences * length], row_ends)
         document = np.searchsorted(ends, piece_ends)
         cut = documents.offsets[:-1] // length != (ends - 1) // length
-        self.statistics["cut_documents"] += int(cut.sum()) - int(self._rest_is_cut and cut[0])
+        self.statistics["cut_documents"] += int(cut.sum())
         first = int(np.searchsorted(ends, sequences * length, side="right"))
         if first == len(ends):
             self._rest, self._rest_is_cut = None, False
