@@ -5,13 +5,14 @@ import os
 import re
 import subprocess
 import sys
+from dataclasses import asdict, replace
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
 import shardpiece
-from shardpiece import object_store, storage
+from shardpiece import lock, object_store, storage
 from shardpiece.corpus.sources import list_files
 from shardpiece.errors import InputError, OutputError
 from shardpiece.shards.builder import ShardBuilder, ShardLayout
@@ -160,6 +161,29 @@ def test_uploads_of_killed_processes_are_aborted(bucket):
     assert uploads(bucket) == ["left/notes.txt"]
     storage.abort_uploads(f"{bucket}/left", r".*")
     assert uploads(bucket) == []
+
+
+def test_locks_are_conditional(bucket):
+    directory = f"{bucket}/locked"
+    with lock.locked(directory, "encode") as mine:
+        mine.check()
+        with pytest.raises(OutputError, match="in use by encode, process"), lock.locked(directory, "encode"):
+            pass
+        holder = lock.read_lock(directory)
+        assert not lock._change(f"{directory}/{lock.LOCK}", "another token", None)
+        assert lock._change(f"{directory}/{lock.LOCK}", holder.token, replace(holder, heartbeat=1.0))
+        assert lock.read_lock(directory).heartbeat == 1.0
+        assert storage.list_names(directory) == [lock.LOCK]
+    assert lock.read_lock(directory) is None
+    gone = replace(holder, machine="elsewhere", heartbeat=0.0)
+    storage.write_bytes(f"{directory}/{lock.LOCK}", storage.pretty_json(asdict(gone)))
+    fs, inner = storage.filesystem(f"{directory}/{lock.LOCK}")
+    seen = fs.info(inner)["ETag"]
+    with lock.locked(directory, "encode"):
+        # Whoever judged the same old lock, a moment too late:
+        with pytest.raises(OSError, match="pre-conditions") as late:
+            fs.pipe_file(inner, b"{}", IfMatch=seen)
+        assert lock._lost_race(late.value)
 
 
 def test_a_failing_shard_leaves_the_finished_one(bucket):

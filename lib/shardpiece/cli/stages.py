@@ -76,6 +76,8 @@ def count(config_path, settings, inputs, more_inputs, **flags):
 def train(config_path, settings, **flags):
     """Train a tokenizer from a word table, on this machine."""
     config = options.config(config_path, settings, flags)
+    if config.dry_run:
+        return _show_plan(config, "train")
     from shardpiece.pipeline import report, run
 
     done = run.run_train(config)
