@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from shardpiece.errors import FormatError
+from shardpiece.errors import FormatError, ShardpieceError
 from shardpiece.shards.statistics import Statistics, bin_range, length_bins
 
 
@@ -45,6 +45,18 @@ def test_counts_are_those_of_plain_python():
     assert {name: figures.tolist() for name, figures in statistics.groups.items()} == groups
     assert statistics.documents == 90
     assert statistics.tokens == sum(frequencies.values())
+
+
+@pytest.mark.parametrize("dtype", ["<u2", "<i4", "<u4"])
+@pytest.mark.parametrize("at", [0, 4095, 4096, 9999])
+def test_ids_outside_the_vocabulary_are_refused(dtype, at):
+    tokens = np.arange(10_000).astype(dtype) % 500
+    statistics = Statistics.empty(500)
+    statistics.add(tokens[::2], np.array([0, 5000]))
+    assert statistics.frequencies.tolist() == np.bincount(tokens[::2], minlength=500).tolist()
+    for bad in (500, -1 if dtype == "<i4" else 65_535):
+        with pytest.raises(ShardpieceError, match="outside the vocabulary of 500"):
+            statistics.add(np.where(np.arange(10_000) == at, bad, tokens).astype(dtype), np.array([0, 10_000]))
 
 
 def test_files_and_sums():

@@ -11,6 +11,7 @@ import shardpiece
 from shardpiece.errors import ShardpieceError
 from shardpiece.kernel_cache import CACHE_DIRECTORY
 from shardpiece.pipeline.progress import log
+from shardpiece.shards.statistics import Statistics
 from shardpiece.shards.token_buffer import TokenBuffer
 from shardpiece.text.documents import Documents
 from shardpiece.text.engine import TextEngine
@@ -61,6 +62,7 @@ def prepare_encoding(tokenizer: Tokenizer, dtype: np.dtype, sampling: Sampling |
         tokens, offsets = tokenizer.encode_documents(documents)
         buffer = TokenBuffer(dtype, tokenizer.vocab_size, (), (), True, len(documents), documents.size)
         buffer.add(tokens, offsets, documents.offsets)
+        Statistics.empty(tokenizer.vocab_size).add(*buffer.take())
     done.touch()
     seconds = time.monotonic() - began
     if seconds > 2:

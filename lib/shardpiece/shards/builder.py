@@ -7,7 +7,6 @@ import numpy as np
 
 from shardpiece import storage
 from shardpiece.corpus.order import Placement, Validation
-from shardpiece.errors import ShardpieceError
 from shardpiece.shards import formats
 from shardpiece.shards.arrangement import Arrangement
 from shardpiece.shards.formats.base import Format, ShardSpec, ShardWriter, TokenBatch, smallest_dtype
@@ -86,9 +85,6 @@ class ShardBuilder:
     def add(self, batch: TokenBatch, keys: np.ndarray | None = None) -> None:
         """Add documents; they have ids where the layout needs them. ``keys``: uint64 [rows], of their order where there is
         one; by default by their ids. Raises ShardpieceError for a token outside the vocabulary."""
-        size = self._layout.spec.vocab_size
-        if len(batch.tokens) and (batch.tokens.max() >= size or batch.tokens.min() < 0):
-            raise ShardpieceError(f"a token id outside the vocabulary of {size} was about to be written")
         self.statistics.add(batch.tokens, batch.offsets)
         if keys is None and self._layout.seed is not None:
             keys = Placement(self._layout.seed).keys(batch.ids)
