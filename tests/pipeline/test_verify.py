@@ -135,6 +135,24 @@ def test_documents_that_are_lost_or_doubled_are_named(made, shards, cut):
         assert f"1 documents are doubled, or not from this input: {doubled}" in problems
 
 
+@pytest.mark.parametrize(("layout", "compared"), [
+    ({"encode.shuffle": "global", "encode.validation": {"fraction": 0.3}, "encode.incremental": True}, True),
+    ({"encode.packing": {"sequence_length": 16, "remainder": "carry"}}, False),
+])  # fmt: skip
+def test_other_layouts(session, made, tmp_path, layout, compared):
+    base, tokenizer = made
+    config = load_config(None, {
+        "input": [str(base / "corpus")], "id_column": "id", "encode.tokenizer": str(base / "tokenizer"),
+        "encode.output": str(tmp_path / "shards"), "encode.format": "parquet", **layout,
+    })  # fmt: skip
+    encode(session, config)
+    done = verify(config.shards_path, tokenizer, config.input)
+    assert done.problems == []
+    assert done.documents == 4 * len(TEXTS)
+    assert done.compared == (done.documents if compared else 0)
+    assert compared or "packing leaves no document for document to compare" in done.notes[0]
+
+
 def test_shards_and_input_that_do_not_belong_together(made, shards, tmp_path):
     base, tokenizer = made
     corpus = shutil.copytree(base / "corpus", tmp_path / "corpus")

@@ -88,6 +88,8 @@ def _encode(config: JobConfig, alone: bool) -> Iterator[str]:
     if resumed:
         yield f"{resumed:,} of them were finished by an earlier run and are kept, if their checksums hold"
     estimate = estimated(planned)
+    if planned.shares:
+        yield "what follows is of all documents; how much of each group the mixture takes is measured when the run begins"
     found = f"from {_size(estimate.sampled)} of it, encoded" if estimate.sampled else "no text to try"
     yield f"about {_number(estimate.tokens)} tokens (estimated {found})"
     for name, size in estimate.bytes.items():
