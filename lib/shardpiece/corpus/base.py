@@ -195,6 +195,8 @@ class InputPlan:
             found["where"] = selection.where
         if selection.sample is not None:
             found["sample"] = {**asdict(selection.sample), "id_column": selection.columns.id}
+        if selection.columns.metadata:
+            found["metadata"] = {field.name: str(field.type) for field in self.metadata}
         if any(isinstance(split, ByteRange) for split in self.splits):
             found |= {"text_documents": selection.text_documents, "bad_rows": selection.bad_rows}
         if self.skipped:
