@@ -1,6 +1,8 @@
 """The whole job from and to an S3 endpoint over HTTP."""
 
 import contextlib
+import gzip
+import json
 import os
 import re
 import subprocess
@@ -9,6 +11,7 @@ from dataclasses import asdict, replace
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import shardpiece
@@ -66,11 +69,21 @@ def test_from_and_to_s3(bucket, tmp_path):
     # A Spark session of its own: its executors must see the endpoint.
     local = write_corpus(tmp_path / "data", corpus_rows(5))
     fs, inner = storage.filesystem(f"{bucket}/data")
+    # JSON Lines and Arrow beside Parquet: what one of the files holds, in other words.
+    rows = input_rows(local)
+    names = sorted(path.name for path in local.glob("*.parquet"))
+    table = pq.read_table(local / names[1])
+    (local / names[1]).with_suffix(".jsonl.gz").write_bytes(
+        gzip.compress("\n".join(json.dumps(row) for row in table.to_pylist()).encode())
+    )
+    with pa.ipc.new_file(str((local / names[2]).with_suffix(".arrow")), table.schema) as writer:
+        writer.write_table(pq.read_table(local / names[2]), max_chunksize=20)
+    for name in names[1:]:
+        (local / name).unlink()
     fs.put(str(local), inner, recursive=True)
     job = tmp_path / "job.yaml"
     job.write_text(
-        f"master: local[2]\ninput: ['{bucket}/data/*.parquet']\nid_column: id\noutput: {bucket}/out\n"
-        "train: {vocab_size: 400}\n"
+        f"master: local[2]\ninput: ['{bucket}/data']\nid_column: id\noutput: {bucket}/out\ntrain: {{vocab_size: 400}}\n"
     )
     command = [sys.executable, "-m", "shardpiece.cli", "run", str(job)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
@@ -78,7 +91,7 @@ def test_from_and_to_s3(bucket, tmp_path):
     fs.invalidate_cache()
     tokenizer = shardpiece.load(f"{bucket}/out/tokenizer")
     decoded = [(name, raw.decode()) for name, _, raw in decoded_documents(f"{bucket}/out/shards", tokenizer)]
-    assert decoded == [(row["id"], row["text"] or "") for row in input_rows(local)]
+    assert decoded == [(row["id"], row["text"] or "") for row in rows]
     manifest = storage.read_bytes(f"{bucket}/out/shards/manifest.json").decode()
     assert "secret-of-test" not in manifest + done.stderr + done.stdout
     assert "key-of-test" not in manifest + done.stderr + done.stdout

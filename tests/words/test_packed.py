@@ -193,12 +193,12 @@ def test_what_a_sample_cannot_read_costs_balance_only(tmp_path, monkeypatch):
     path = write_corpus(tmp_path, rows, files=2) / "part-00000.parquet"
     plan = plan_input(list_files([str(tmp_path)]), Columns("text", group="lang"))
     engine = TextEngine("whitespace_split")
-    whole = partitions.choose_borders(plan, engine, 4)
+    whole = partitions.choose_borders(partitions.beginnings(plan), engine, 4)
     assert len(whole) == 3
     assert whole == sorted(whole)
     assert all(b"w0070" < border < b"w0330" for border in whole)
-    assert whole == partitions.choose_borders(plan, engine, 4)
+    assert whole == partitions.choose_borders(partitions.beginnings(plan), engine, 4)
     path.write_bytes(b"no Parquet")
-    assert len(partitions.choose_borders(plan, engine, 4)) == 3
+    assert len(partitions.choose_borders(partitions.beginnings(plan), engine, 4)) == 3
     path.with_name("part-00001.parquet").unlink()
-    assert partitions.choose_borders(plan, engine, 4) == []
+    assert partitions.choose_borders(partitions.beginnings(plan), engine, 4) == []

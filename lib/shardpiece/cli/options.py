@@ -24,6 +24,8 @@ def readers_may_leave():
 # Flags that set a configuration key: name in the function → dotted key.
 KEYS = {
     "inputs": "input",
+    "input_format": "input_format",
+    "where": "where",
     "text_column": "text_column",
     "id_column": "id_column",
     "group_column": "group_column",
@@ -107,7 +109,17 @@ def spark(command):
 def reading(command):
     for option in (
         click.argument("more_inputs", nargs=-1, metavar=""),
-        click.option("--input", "inputs", multiple=True, metavar="GLOB...", help="Parquet files, directories, globs."),
+        click.option(
+            "--input",
+            "inputs",
+            multiple=True,
+            metavar="GLOB...",
+            help="Parquet, JSON Lines, text or Arrow files, directories, globs; or table:NAME, sql:QUERY.",
+        ),
+        click.option(
+            "--input-format", metavar="FORMAT", help="auto (by endings, default), parquet, jsonl, text, arrow."
+        ),
+        click.option("--where", metavar="CONDITION", help="Only these documents: \"lang = 'en' AND score > 0.5\"."),
         click.option("--text-column", metavar="NAME", help="Column with the text; default text."),
     ):
         command = option(command)

@@ -4,6 +4,7 @@ import click
 
 from shardpiece import storage
 from shardpiece.cli import options
+from shardpiece.corpus.sources import is_source
 from shardpiece.errors import ConfigError
 
 
@@ -129,10 +130,10 @@ def encode(config_path, settings, inputs, more_inputs, **flags):
 def run(config_and_inputs, settings, inputs, **flags):
     """Count, train and encode as CONFIG (a YAML file) says, skipping what is done and unchanged."""
     # A shell that expands --input data/*.parquet leaves all files but the first among the arguments.
-    configs = [name for name in config_and_inputs if not name.endswith(".parquet")]
+    configs = [name for name in config_and_inputs if not is_source(name)]
     if len(configs) != 1:
         raise ConfigError(f"run takes one configuration file, not {len(configs)}: {' '.join(configs)}")
-    more = tuple(name for name in config_and_inputs if name.endswith(".parquet"))
+    more = tuple(name for name in config_and_inputs if is_source(name))
     config = options.config(configs[0], settings, {"inputs": inputs + more, **flags})
     if config.dry_run:
         return _show_plan(config, "count", "train", "encode")

@@ -126,6 +126,14 @@ class ByteRange:
         return self if self.compression else replace(self, end=min(self.end, self.start + max(1, size)))
 
 
+@dataclass(frozen=True)
+class FrameRows:
+    """A partition of a DataFrame that Spark reads; ``path`` is what the input is called."""
+
+    path: str
+    partition: int
+
+
 AnySplit = Split | BatchRange | ByteRange
 
 
@@ -186,7 +194,9 @@ class InputPlan:
         if selection.where is not None:
             found["where"] = selection.where
         if selection.sample is not None:
-            found["sample"] = asdict(selection.sample)
+            found["sample"] = {**asdict(selection.sample), "id_column": selection.columns.id}
+        if selection.columns.metadata:
+            found["metadata"] = {field.name: str(field.type) for field in self.metadata}
         if any(isinstance(split, ByteRange) for split in self.splits):
             found |= {"text_documents": selection.text_documents, "bad_rows": selection.bad_rows}
         if self.skipped:
@@ -200,7 +210,7 @@ class Batch:
     row, in files of lines the byte it begins at (after decompression). ``bad_rows``: lines left out since the batch before,
     ``filtered_rows``: those that the condition or the sample left out."""
 
-    split: AnySplit
+    split: AnySplit | FrameRows
     positions: np.ndarray
     data: pa.RecordBatch
     bad_rows: int = 0
@@ -269,8 +279,10 @@ class SourceFormat(Protocol):
     def read(self, splits: list, selection: Selection, columns: list[str]) -> Iterator[Batch]: ...
 
 
-def place(split: AnySplit, position: int) -> str:
+def place(split: AnySplit | FrameRows, position: int) -> str:
     """Where a document is, for messages."""
+    if isinstance(split, FrameRows):
+        return f"{split.path}, row {position} of partition {split.partition}"
     if not isinstance(split, ByteRange):
         return f"{split.path}, row {position}"
     if split.format == "document":

@@ -4,7 +4,7 @@ A module per format says how a file is divided and gives its rows (``parquet``, 
 same for all is here: which files are bad, columns out of paths, conditions, sampling.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import groupby
@@ -50,7 +50,7 @@ def plan_input(files: list[SourceFile], selection: Selection | Columns, bad_file
     if isinstance(selection, Columns):
         selection = Selection(selection)
     condition = _condition(selection)
-    needed = _needed(selection)
+    needed = needed_columns(selection)
     with ThreadPoolExecutor(16) as pool:
         looks = list(pool.map(lambda file: _look(file, selection, needed), files))
     looks = _place_columns(looks, needed, selection)
@@ -98,9 +98,9 @@ def read_batches(splits: Sequence[AnySplit], selection: Selection | Columns) -> 
     for (path, kind), members in groupby(splits, lambda split: (split.path, format_of_split(split))):
         values = partition_values(path)
         partitions = {name: values.get(name) for name in selection.partitions}
-        columns = [name for name in _needed(selection) if name not in partitions]
+        columns = [name for name in needed_columns(selection) if name not in partitions]
         try:
-            yield from _selected(_FORMATS[kind].read(list(members), selection, columns), selection, partitions)
+            yield from select_batches(_FORMATS[kind].read(list(members), selection, columns), selection, partitions)
         except (pa.ArrowException, OSError) as error:
             raise DataError(
                 f"{path}: cannot be read as {_NAMES[kind]} ({one_line(error)}). Mend it, or leave it out of the input: what "
@@ -122,13 +122,15 @@ def _condition(selection: Selection) -> "Condition | None":
     return where.parse(selection.where)
 
 
-def _needed(selection: Selection) -> list[str]:
+def needed_columns(selection: Selection) -> list[str]:
     """All columns that are read, those that only the condition looks at last."""
     condition = _condition(selection)
     return list(dict.fromkeys([*selection.columns.names(), *(condition.columns if condition else ())]))
 
 
-def _selected(batches: Iterator[Batch], selection: Selection, partitions: dict[str, str | None]) -> Iterator[Batch]:
+def select_batches(
+    batches: Iterator[Batch], selection: Selection, partitions: dict[str, str | None]
+) -> Iterator[Batch]:
     """The documents that meet the condition and are in the sample, with their columns as the plan has them."""
     condition, bound = _condition(selection), None
     bad = filtered = 0
@@ -216,20 +218,26 @@ def _place_columns(looks: list[_Look], needed: list[str], selection: Selection) 
 
 
 def _wrong_columns(look: _Look, selection: Selection, optional: set[str]) -> str:
-    """What is wrong with the columns of a file, "" when nothing is."""
+    """What is wrong with the columns of a file, "" when nothing is. Lines of JSON need not have those in ``optional``."""
     schema = look.found.schema
     if schema is None:
         return ""
-    columns = selection.columns
+    elsewhere = {*look.partitions, *(optional if look.file.format == "jsonl" else ())} - {*schema.names}
+    return wrong_columns(schema, selection.columns, elsewhere, [*look.partitions])
+
+
+def wrong_columns(
+    schema: pa.Schema, columns: Columns, elsewhere: Collection[str] = (), partitions: Sequence[str] = ()
+) -> str:
+    """What is wrong with a schema, "" when it has the columns, of types that can be read. Those that are ``elsewhere`` need
+    not be in it; ``partitions`` are named with its own."""
     roles = [("text", columns.text), ("id", columns.id), ("group", columns.group)]
     roles += [("metadata", name) for name in columns.metadata]
     for role, name in roles:
-        if name is None or name in look.partitions:
-            continue
-        if name not in schema.names and look.file.format == "jsonl" and name in optional:
+        if name is None or name in elsewhere:
             continue
         if name not in schema.names:
-            known = ", ".join([*schema.names, *look.partitions]) or "none"
+            known = ", ".join([*schema.names, *partitions]) or "none"
             choose = "Set encode.metadata_columns" if role == "metadata" else f"Choose one with --{role}-column"
             return f"no column {name!r} (its columns: {known}). {choose}."
         if schema.names.count(name) > 1:

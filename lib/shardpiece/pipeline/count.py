@@ -13,44 +13,42 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyspark import Broadcast
 from pyspark.sql import SparkSession
 
 from shardpiece import storage
 from shardpiece.config import JobConfig
-from shardpiece.corpus.base import Columns, InputPlan, Selection
+from shardpiece.corpus.base import Columns, InputPlan
 from shardpiece.corpus.splits import pack_splits
+from shardpiece.pipeline.count_task import (
+    ROW_NAMES,
+    ROW_SCHEMA,
+    STATISTICS,
+    WORDS,
+    Counting,
+    CountTask,
+    FrameCountTask,
+)
+from shardpiece.pipeline.frames import FrameInput, open_frame
 from shardpiece.pipeline.inputs import plan_job
 from shardpiece.pipeline.kernels import prepare_kernels
 from shardpiece.pipeline.outputs import OutputKind
-from shardpiece.pipeline.partitions import choose_borders, choose_partitions
+from shardpiece.pipeline.partitions import beginnings, choose_borders, choose_partitions
 from shardpiece.pipeline.progress import StageProgress, log
 from shardpiece.pipeline.report import StageReport
 from shardpiece.pipeline.session import collect, job_errors
 from shardpiece.pipeline.tasks import (
     RESULT_SCHEMA,
     Counters,
-    document_errors,
     errors_for_driver,
     plan_key,
-    read_documents,
     result_batch,
     run_tasks,
 )
 from shardpiece.text.engine import TextEngine
-from shardpiece.text.special import SpecialTokenCutter
 from shardpiece.tokenizer.formats import huggingface_text
 from shardpiece.words import table as words
-from shardpiece.words.counter import WordCounter
 from shardpiece.words.packed import Merger
 
-# Rows of the shuffle: packed words, and the statistics of the tasks (JSON), which go with them so that a retried task counts
-# once.
-_WORDS, _STATISTICS_OF_TASK = 0, 1
-_ROW_NAMES = ("partition", "kind", "data")
-_ROW_SCHEMA = "partition int, kind byte, data binary"
-_STATISTICS = ("documents", "null_documents", "empty_documents", "replaced_documents", "bytes", "words",
-               "special_tokens", "long_words", "long_word_bytes")  # fmt: skip
 # Words are all different: a dictionary of them is only in the way.
 _PARQUET = {"compression": "zstd", "use_dictionary": ["group", "count"]}
 OUTPUT = OutputKind(
@@ -65,21 +63,24 @@ OUTPUT = OutputKind(
 
 @dataclass(frozen=True)
 class Planned:
-    """What a count run is about to do; ``key``: of everything that decides its result."""
+    """What a count run is about to do; ``key``: of everything that decides its result; ``frame``: None where the input is
+    files."""
 
     output: str
     engine: TextEngine
     special_tokens: list[str]
     plan: InputPlan
     key: str
+    frame: FrameInput | None = None
 
 
-def plan_count(config: JobConfig) -> Planned:
-    """Reads the input's metadata; writes nothing."""
+def plan_count(config: JobConfig, session: Callable[[], SparkSession] | None = None) -> Planned:
+    """Reads the input's metadata; writes nothing. ``session`` is called for input that Spark reads."""
     columns = Columns(config.text_column, group=config.group_column)
     engine = TextEngine(*config.engine_to_count)
     huggingface_text.check(engine, config.train.style == "byte-level")  # or the training fails
-    plan = plan_job(config, columns, "count")
+    frame = open_frame(session, config, columns) if session else None
+    plan = frame.plan if frame else plan_job(config, columns, "count")
     special_tokens = sorted(config.train.special_tokens)
     key = plan_key(
         stage="count",
@@ -91,7 +92,7 @@ def plan_count(config: JobConfig) -> Planned:
         input=plan.ledger(),
         **plan.options(),
     )
-    return Planned(storage.absolute(config.words_path), engine, special_tokens, plan, key)
+    return Planned(storage.absolute(config.words_path), engine, special_tokens, plan, key, frame)
 
 
 def count(session: Callable[[], SparkSession], config: JobConfig) -> StageReport:
@@ -100,12 +101,12 @@ def count(session: Callable[[], SparkSession], config: JobConfig) -> StageReport
     ``session`` is called, and Spark started, only when there is something to do.
     """
     with ExitStack() as held:
-        return _count(session, config, plan_count(config), held)
+        return _count(session, config, plan_count(config, session), held)
 
 
 def _count(session: Callable[[], SparkSession], config: JobConfig, planned: Planned, held: ExitStack) -> StageReport:
     output, engine, key = planned.output, planned.engine, planned.key
-    plan, special_tokens = planned.plan, planned.special_tokens
+    plan, special_tokens, frame = planned.plan, planned.special_tokens, planned.frame
     finished = OUTPUT.finished(output, key, config.overwrite)
     if finished is not None:
         log(f"count: {output} is done and unchanged, skipped")
@@ -116,33 +117,39 @@ def _count(session: Callable[[], SparkSession], config: JobConfig, planned: Plan
     spark = session()
     OUTPUT.start(lock, key)
 
-    # Small enough to keep every core busy to the end; the table does not depend on it.
-    share = plan.text_bytes // (4 * max(2, spark.sparkContext.defaultParallelism)) + 1
-    tasks = pack_splits(plan.splits, min(int(config.count.task_size), share))
-    log(
-        f"count: {len(plan.files):,} files, {'' if plan.rows is None else f'{plan.rows:,} documents, '}"
-        f"{plan.text_bytes / 1e6:,.1f} MB of text, {len(tasks):,} tasks"
-    )
-    most = int(spark.conf.get("spark.sql.shuffle.partitions"))
-    partitions = choose_partitions(plan.text_bytes, spark.sparkContext.defaultParallelism, most)
-    borders = choose_borders(plan, engine, partitions)
+    text_bytes = frame.text_bytes if frame else plan.text_bytes
+    cores = spark.sparkContext.defaultParallelism
+    partitions = choose_partitions(text_bytes, cores, int(spark.conf.get("spark.sql.shuffle.partitions")))
+    sample = frame.beginnings(partitions) if frame else beginnings(plan)
+    borders = choose_borders(sample, engine, partitions)
     counters = Counters.create(spark)
-    task = CountTask(
-        spark.sparkContext.broadcast(tasks), plan.selection, engine.spec, special_tokens, config.invalid_utf8,
-        int(config.count.memory_per_task), config.count.max_word_bytes, borders, counters,
+    counting = Counting(
+        plan.selection, engine.spec, special_tokens, config.invalid_utf8, int(config.count.memory_per_task),
+        config.count.max_word_bytes, borders, counters,
     )  # fmt: skip
-    rows = spark.range(0, len(tasks), 1, max(1, len(tasks))).mapInArrow(run_tasks(task), _ROW_SCHEMA)
+    if frame:
+        log(f"count: {frame.name}, as Spark reads it")
+        rows = frame.frame.mapInArrow(FrameCountTask(frame.name, counting), ROW_SCHEMA)
+    else:
+        # Small enough to keep every core busy to the end; the table does not depend on it.
+        tasks = pack_splits(plan.splits, min(int(config.count.task_size), text_bytes // (4 * max(2, cores)) + 1))
+        log(
+            f"count: {len(plan.files):,} files, {'' if plan.rows is None else f'{plan.rows:,} documents, '}"
+            f"{text_bytes / 1e6:,.1f} MB of text, {len(tasks):,} tasks"
+        )
+        task = CountTask(spark.sparkContext.broadcast(tasks), counting)
+        rows = spark.range(0, len(tasks), 1, max(1, len(tasks))).mapInArrow(run_tasks(task), ROW_SCHEMA)
     # By number, which Spark's adaptive execution leaves as it is: no partition is joined with another or cut.
     moved = rows.repartitionById(len(borders) + 1, "partition")
     written = moved.mapInArrow(_PartWriter(output), RESULT_SCHEMA)
     with (
-        StageProgress("count", counters.reader(plan.text_bytes, "documents", "bytes")) as progress,
+        StageProgress("count", counters.reader(text_bytes, "documents", "bytes")) as progress,
         job_errors("count"),
     ):
         results = [json.loads(row.result) for row in collect(spark, written)]
 
     found = [result["statistics"] for result in results if "statistics" in result]
-    statistics = {name: sum(of_task[name] for of_task in found) for name in _STATISTICS}
+    statistics = {name: sum(of_task[name] for of_task in found) for name in STATISTICS}
     parts = sorted((r["part"] for r in results if "part" in r), key=lambda part: part["name"])
     sums = np.zeros(2, np.uint64)
     for result in results:
@@ -170,68 +177,13 @@ def _count(session: Callable[[], SparkSession], config: JobConfig, planned: Plan
         )
     if statistics["special_tokens"]:
         log(f"count: {statistics['special_tokens']:,} special tokens in the text are boundaries and not counted")
+    if statistics["filtered_documents"]:
+        log(f"count: {statistics['filtered_documents']:,} documents of those read are left out by where and sample")
+    if statistics["bad_rows"]:
+        log(f"count: {statistics['bad_rows']:,} lines that are no JSON objects of the expected types are left out")
     if statistics["replaced_documents"]:
         log(f"count: {statistics['replaced_documents']:,} documents had invalid UTF-8, replaced with U+FFFD")
     return _report(manifest, progress.seconds)
-
-
-@dataclass(frozen=True)
-class CountTask:
-    """Counts the splits of one task; called on executors."""
-
-    tasks: Broadcast  # of list[list[AnySplit]]: unpickled once per worker, not once per task
-    selection: Selection
-    engine: dict
-    special_tokens: list[str]
-    invalid_utf8: str
-    memory: int
-    max_word_bytes: int
-    borders: list[bytes]
-    counters: Counters
-
-    def __call__(self, index: int) -> Iterator[pa.RecordBatch]:
-        engine = TextEngine.from_spec(self.engine)
-        counter = WordCounter(self.memory, self.max_word_bytes)
-
-        def drain() -> Iterator[pa.RecordBatch]:
-            for partition, packed in counter.drain_packed(self.borders):
-                yield _row(partition, _WORDS, packed)
-
-        cutter = SpecialTokenCutter(self.special_tokens)
-        statistics = dict.fromkeys(_STATISTICS, 0)
-        splits = self.tasks.value[index]
-        for batch, documents in read_documents(splits, self.selection, self.invalid_utf8):
-            cut = cutter.cut(documents)
-            with document_errors(batch, owners=cut.owners):
-                found = engine.split(cut.pieces, cut.at_start)
-            groups = None
-            if self.selection.columns.group:
-                names = batch.plain(self.selection.columns.group).to_pylist()
-                groups = [names[d] or "" for d in cut.owners.tolist()]
-            yield from counter.add(found, groups, drain)
-            statistics["documents"] += len(documents)
-            statistics["null_documents"] += documents.nulls
-            statistics["empty_documents"] += documents.empty
-            statistics["replaced_documents"] += documents.replaced
-            statistics["bytes"] += documents.size
-            statistics["words"] += len(found.ends)
-            statistics["special_tokens"] += cut.removed
-            self.counters.documents.add(len(documents))
-            self.counters.bytes.add(documents.size)
-        yield from drain()
-        statistics["long_words"] = counter.long_words
-        statistics["long_word_bytes"] = counter.long_word_bytes
-        self.counters.planned.add(sum(split.text_bytes for split in splits))
-        yield _row(0, _STATISTICS_OF_TASK, np.frombuffer(json.dumps(statistics).encode(), np.uint8))
-
-
-def _row(partition: int, kind: int, data: np.ndarray) -> pa.RecordBatch:
-    """A batch of one row: some megabytes are as much as Spark should hold at a time."""
-    offsets = pa.py_buffer(np.array([0, len(data)], np.int32))
-    column = pa.Array.from_buffers(pa.binary(), 1, [None, offsets, pa.py_buffer(data)])
-    return pa.RecordBatch.from_arrays(
-        [pa.array([partition], pa.int32()), pa.array([kind], pa.int8()), column], names=_ROW_NAMES
-    )
 
 
 @dataclass(frozen=True)
@@ -243,11 +195,11 @@ class _PartWriter:
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         with errors_for_driver():
-            statistics = dict.fromkeys(_STATISTICS, 0)
+            statistics = dict.fromkeys(STATISTICS, 0)
             mergers: dict[int, Merger] = {}
             for batch in batches:
-                for partition, kind, data in zip(*(batch[name] for name in _ROW_NAMES), strict=True):
-                    if kind.as_py() == _WORDS:
+                for partition, kind, data in zip(*(batch[name] for name in ROW_NAMES), strict=True):
+                    if kind.as_py() == WORDS:
                         mergers.setdefault(partition.as_py(), Merger()).add(data.as_buffer())
                     else:
                         for name, value in json.loads(data.as_py()).items():

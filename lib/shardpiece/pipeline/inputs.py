@@ -2,8 +2,9 @@
 
 from shardpiece.config import JobConfig
 from shardpiece.corpus.base import Columns, InputPlan, Sample, Selection
-from shardpiece.corpus.sources import list_files
+from shardpiece.corpus.sources import dataframe_of, list_files
 from shardpiece.corpus.splits import plan_input
+from shardpiece.errors import ConfigError
 from shardpiece.pipeline.progress import log
 
 _NAMED_AT_MOST = 10
@@ -18,7 +19,14 @@ def selection_of(config: JobConfig, columns: Columns) -> Selection:
 
 
 def plan_job(config: JobConfig, columns: Columns, say: str = "") -> InputPlan:
-    """The files and splits of a job's input. ``say``: the stage in whose name files that are left out are logged."""
+    """The files and splits of a job's input. ``say``: the stage in whose name files that are left out are logged.
+
+    Raises InputError as ``plan_input`` does, ConfigError for a table or query.
+    """
+    if name := dataframe_of(config.input):
+        raise ConfigError(
+            f"input {name!r} is read by Spark while a job runs, and this looks at files: give files instead"
+        )
     plan = plan_input(list_files(config.input, config.input_format), selection_of(config, columns), config.bad_files)
     if plan.skipped and say:
         for file in plan.skipped[:_NAMED_AT_MOST]:

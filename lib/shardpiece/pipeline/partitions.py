@@ -4,6 +4,7 @@ Parts are ranges of words, so that each is sorted by one task and all together a
 the input. They decide how evenly the work is spread and nothing else: any borders give the same table.
 """
 
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
@@ -33,28 +34,34 @@ def choose_partitions(text_bytes: int, parallelism: int, most: int) -> int:
     return max(1, min(most, max(enough, busy)))
 
 
-def choose_borders(plan: InputPlan, engine: TextEngine, partitions: int) -> list[bytes]:
-    """The first word of each partition but the first, ascending; fewer where the sample has too few words. A function of the
-    input and of ``partitions``: the beginnings of up to 32 row groups, 1/32 of the text but no more than 4 MiB.
-
-    What cannot be read is left out here: the tasks will say what is wrong with it.
+def beginnings(plan: InputPlan) -> Iterator[tuple[Documents, list[str] | None]]:
+    """Documents to choose borders by, and their groups: the beginnings of up to 32 splits, 1/32 of the text but no more than
+    4 MiB. What cannot be read is left out here: the tasks will say what is wrong with it.
     """
-    if partitions < 2:
-        return []
     # Where reading is cheap: the rows in front of others of their row group would have to be decoded too.
     splits = [split for split in plan.splits if split.beginning(1) is not None]
     n = min(len(splits), _SAMPLED_SPLITS)
     chosen = [splits[i * len(splits) // n] for i in range(n)]
     share = min(_SAMPLE, plan.text_bytes // _SAMPLE_OF_TEXT) // max(1, n)
-    counter = WordCounter(64 << 20)
     with ThreadPoolExecutor(16) as pool:
-        for documents, groups in pool.map(lambda split: _beginning(split, plan.selection, share), chosen):
-            try:
-                words = engine.split(documents)
-            except ShardpieceError:
-                continue
-            for _ in counter.add(words, groups):
-                pass
+        yield from pool.map(lambda split: _beginning(split, plan.selection, share), chosen)
+
+
+def choose_borders(
+    sample: Iterable[tuple[Documents, list[str] | None]], engine: TextEngine, partitions: int
+) -> list[bytes]:
+    """The first word of each partition but the first, ascending; fewer where the sample has too few words. A function of the
+    sample and of ``partitions``."""
+    if partitions < 2:
+        return []
+    counter = WordCounter(64 << 20)
+    for documents, groups in sample:
+        try:
+            words = engine.split(documents)
+        except ShardpieceError:
+            continue
+        for _ in counter.add(words, groups):
+            pass
     sizes, words = [np.zeros(1, np.int64)], []
     for batch in counter.drain():
         words.append(batch["word"])

@@ -3,6 +3,7 @@
 from shardpiece import storage
 from shardpiece.config import JobConfig
 from shardpiece.corpus.base import Columns
+from shardpiece.corpus.sources import dataframe_of
 from shardpiece.errors import ConfigError
 from shardpiece.pipeline import count, encode, evaluate, sweep, train
 from shardpiece.pipeline.inputs import plan_job
@@ -80,7 +81,9 @@ def _check(config: JobConfig) -> None:
         config.encode.end_of_text(config.train.special_tokens)
     engine = TextEngine(*config.engine_to_count)
     huggingface_text.check(engine, config.train.style == "byte-level")
-    plan = plan_job(config, Columns(config.text_column, config.id_column, config.group_column))
+    # A DataFrame is looked at when there is a session.
+    columns = Columns(config.text_column, config.id_column, config.group_column)
+    files = [] if dataframe_of(config.input) else plan_job(config, columns).files
     kinds = {"word table": count.OUTPUT, "shards": encode.OUTPUT}
     for what, path in places(config).items():
-        kinds.get(what, train.OUTPUT).check(path, config.input, plan.files)
+        kinds.get(what, train.OUTPUT).check(path, config.input, files)

@@ -86,7 +86,12 @@ def read_documents(
     splits: tuple[AnySplit, ...] | list[AnySplit], selection: Selection | Columns, invalid_utf8: str
 ) -> Iterator[tuple[Batch, Documents]]:
     """The batches of some splits, and the text in them."""
-    for batch in read_batches(splits, selection):
+    return with_documents(read_batches(splits, selection), invalid_utf8)
+
+
+def with_documents(batches: Iterator[Batch], invalid_utf8: str) -> Iterator[tuple[Batch, Documents]]:
+    """Batches, and the text in them."""
+    for batch in batches:
         with document_errors(batch):
             documents = Documents.from_arrow(batch[batch.text_column], invalid_utf8)
         yield batch, documents
