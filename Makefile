@@ -30,6 +30,7 @@ bench: $(VENV)/.installed-dev
 	$(BIN)/python -m benchmarks.cut
 	$(BIN)/python -m benchmarks.encode
 	$(BIN)/python -m benchmarks.encode_stage
+	$(BIN)/python -m benchmarks.preprocess
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || \

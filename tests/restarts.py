@@ -186,17 +186,22 @@ def run_round(
             places = [p for pid in cluster.workers for p in below(pid)] if cluster else attempt.children()
             killed["executors"] += kill_one(places, kind, generator)
 
-    for number, moment in enumerate([*moments, None]):
-        attempt = Attempt.start(command(job, output, master, *settings), output.with_suffix(".log"))
-        attempts.append(attempt)
-        before = moments[number - 1] if number else 0
-        disturb(attempt, before + 1 if moment is None else (before + moment) // 2)
-        if moment is None:
-            attempt.process.wait(_PATIENCE)
-        elif wait_for(lambda: finished_shards(output) >= moment, attempt):  # noqa: B023
-            time.sleep(generator.random() * 0.1)
-            attempt.kill()
-            killed["drivers"] += 1
+    try:
+        for number, moment in enumerate([*moments, None]):
+            attempt = Attempt.start(command(job, output, master, *settings), output.with_suffix(".log"))
+            attempts.append(attempt)
+            before = moments[number - 1] if number else 0
+            disturb(attempt, before + 1 if moment is None else (before + moment) // 2)
+            if moment is None:
+                attempt.process.wait(_PATIENCE)
+            elif wait_for(lambda: finished_shards(output) >= moment, attempt):  # noqa: B023
+                time.sleep(generator.random() * 0.1)
+                attempt.kill()
+                killed["drivers"] += 1
+    finally:
+        for attempt in attempts:
+            if attempt.running:  # the round has failed or was broken off
+                attempt.kill()
     log = output.with_suffix(".log").read_text()
     assert attempts[-1].process.returncode == 0, log
     killed["resumed"] = log.count("were finished by an earlier run")

@@ -20,9 +20,10 @@ from shardpiece.corpus.sources import list_files
 from shardpiece.errors import InputError, OutputError
 from shardpiece.shards.builder import ShardBuilder, ShardLayout
 from shardpiece.shards.formats.base import ShardSpec, TokenBatch
+from shardpiece.shards.manifest import files_of, read_manifest
 from shardpiece.tokenizer.shard_decoding import decoded_documents
 from tests.conftest import corpus_rows, input_rows, write_corpus
-from tests.s3 import Cut, Proxy, credentials, moto_server
+from tests.s3 import KEY, SECRET, Cut, Proxy, credentials, moto_server
 
 pytest.importorskip("s3fs", reason="needs the s3 extra")
 pytest.importorskip("moto", reason="needs moto's server")
@@ -92,9 +93,7 @@ def test_from_and_to_s3(bucket, tmp_path):
     tokenizer = shardpiece.load(f"{bucket}/out/tokenizer")
     decoded = [(name, raw.decode()) for name, _, raw in decoded_documents(f"{bucket}/out/shards", tokenizer)]
     assert decoded == [(row["id"], row["text"] or "") for row in rows]
-    manifest = storage.read_bytes(f"{bucket}/out/shards/manifest.json").decode()
-    assert "secret-of-test" not in manifest + done.stderr + done.stdout
-    assert "key-of-test" not in manifest + done.stderr + done.stdout
+    no_credentials(f"{bucket}/out", done.stdout, done.stderr)
     again = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert again.stdout.count("skipped: done and unchanged") == 3, again.stderr
     with pytest.raises(InputError, match="file matches"):
@@ -197,6 +196,48 @@ def test_locks_are_conditional(bucket):
         with pytest.raises(OSError, match="pre-conditions") as late:
             fs.pipe_file(inner, b"{}", IfMatch=seen)
         assert lock._lost_race(late.value)
+
+
+@pytest.mark.slow
+def test_a_job_whose_uploads_are_cut(bucket, cut, tmp_path):
+    """Every kind of request is cut some times; nothing of it is to be seen in the end."""
+    local = write_corpus(tmp_path / "data", corpus_rows(200))
+    fs, inner = storage.filesystem(f"{bucket}/data-cut")
+    fs.put(str(local), inner, recursive=True)
+    cuts = [
+        Cut(r"PUT /corpora/cut-out/words/part", 2, sent=5_000),
+        Cut(r"PUT /corpora/cut-out/shards/.*shard", 2, sent=20_000),
+        Cut(r"PUT /corpora/cut-out/shards/.*shard", 2, answer=True),
+        Cut(r"POST /corpora/cut-out/shards/.*uploadId", 2, answer=True),
+        Cut(r"PUT /corpora/cut-out/shards/_journal", 1, sent=10),
+        Cut(r"PUT /corpora/cut-out/shards/manifest", 1, answer=True),
+        Cut(r"GET /corpora/data-cut/", 3, sent=0),
+    ]
+    cut(*cuts)
+    command = [sys.executable, "-m", "shardpiece.cli", "run", "--input", f"{bucket}/data-cut/*.parquet", "--output",
+               f"{bucket}/cut-out", "--master", "local[2]", "--set", "id_column=id", "--set", "train.vocab_size=400",
+               "--set", "encode.format=[parquet,bin]", "--set", "encode.shard_size=1MiB"]  # fmt: skip
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
+    assert done.returncode == 0, done.stderr
+    assert [c.done for c in cuts] == [c.times for c in cuts]
+    manifest = read_manifest(f"{bucket}/cut-out/shards")
+    listed = {file["name"]: file["checksum"] for file in files_of(manifest)}
+    assert {name: storage.checksum(f"{bucket}/cut-out/shards/{name}") for name in listed} == listed
+    assert uploads(bucket) == []
+    tokenizer = shardpiece.load(f"{bucket}/cut-out/tokenizer")
+    decoded = [(name, raw.decode()) for name, _, raw in decoded_documents(f"{bucket}/cut-out/shards", tokenizer)]
+    assert decoded == [(row["id"], row["text"] or "") for row in input_rows(local)]
+    no_credentials(f"{bucket}/cut-out", done.stdout, done.stderr)
+
+
+def no_credentials(directory: str, *said: str) -> None:
+    """In no file below the directory, journal and lock among them, and in nothing that was said."""
+    fs, inner = storage.filesystem(directory)
+    found = [fs.cat_file(name) for name in fs.find(inner)]
+    assert found
+    for data in (*found, *(text.encode() for text in said)):
+        assert KEY.encode() not in data
+        assert SECRET.encode() not in data
 
 
 def test_a_failing_shard_leaves_the_finished_one(bucket):

@@ -27,6 +27,7 @@ from shardpiece.corpus.base import (
     common_type,
     is_text,
     one_line,
+    place,
 )
 from shardpiece.corpus.keys import below, document_hash
 from shardpiece.corpus.sources import SourceFile, partition_values
@@ -99,11 +100,16 @@ def read_batches(splits: Sequence[AnySplit], selection: Selection | Columns) -> 
         values = partition_values(path)
         partitions = {name: values.get(name) for name in selection.partitions}
         columns = [name for name in needed_columns(selection) if name not in partitions]
+        last = None
         try:
-            yield from select_batches(_FORMATS[kind].read(list(members), selection, columns), selection, partitions)
+            for batch in select_batches(_FORMATS[kind].read(list(members), selection, columns), selection, partitions):
+                if len(batch):
+                    last = batch.split, int(batch.positions[-1])
+                yield batch
         except (pa.ArrowException, OSError) as error:
+            behind = f" behind {place(*last).removeprefix(path + ', ')}" if last else ""
             raise DataError(
-                f"{path}: cannot be read as {_NAMES[kind]} ({one_line(error)}). Mend it, or leave it out of the input: what "
+                f"{path}: cannot be read as {_NAMES[kind]}{behind} ({one_line(error)}). Mend it, or leave it out of the input: what "
                 f"looked whole when the job was planned is not skipped."
             ) from None
 
