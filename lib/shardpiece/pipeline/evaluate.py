@@ -27,7 +27,7 @@ from shardpiece.evaluation.measure import Measurer, Pieces, TableMeasurer
 from shardpiece.evaluation.parallel import STRIP_LAST_PART, key_hashes
 from shardpiece.evaluation.tally import TextTally, TokenTally
 from shardpiece.evaluation.words import word_engine
-from shardpiece.pipeline.encode_task import chunks
+from shardpiece.pipeline.encoded import chunks
 from shardpiece.pipeline.inputs import plan_job
 from shardpiece.pipeline.kernels import prepare_encoding, prepare_kernels
 from shardpiece.pipeline.outputs import OutputKind
