@@ -1,15 +1,18 @@
 """Packed and shuffled shards through the encode stage: the right tokens, the same bytes on any way there."""
 
 import json
+from collections import Counter
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import shardpiece
 from shardpiece.corpus.keys import document_hash
 from shardpiece.errors import ConfigError, DataError
 from shardpiece.pipeline.encode import encode
+from shardpiece.pipeline.verify import verify
 from shardpiece.shards.packing import STATISTICS
 from shardpiece.tokenizer import artifact
 from shardpiece.tokenizer.shard_decoding import decoded_documents
@@ -36,9 +39,9 @@ def split_corpus(tmp_path_factory):
     return write_corpus(tmp_path_factory.mktemp("split") / "data", rows, row_group_size=40)
 
 
-def packed_config(corpus, output, tokenizer, shuffle="none", **packing):
+def packed_config(corpus, output, tokenizer, shuffle="none", formats="bin", **packing):
     return config_for(
-        corpus, output, encode__tokenizer=tokenizer, encode__format="bin", encode__append_eos=True,
+        corpus, output, encode__tokenizer=tokenizer, encode__format=formats, encode__append_eos=True,
         encode__packing={"sequence_length": LENGTH, **packing}, encode__shuffle=shuffle,
     )  # fmt: skip
 
@@ -50,9 +53,9 @@ def documents(corpus, tokenizer):
     return {row["id"]: [*loaded.encode(row["text"] or ""), eos] for row in input_rows(corpus)}
 
 
-def shards(output):
+def shards(output, place=""):
     manifest = json.loads((output / "shards" / "manifest.json").read_text())
-    paths = [output / "shards" / f"{shard['name']}.bin" for shard in manifest["shards"]]
+    paths = [output / "shards" / f"{place}{shard['name']}.bin" for shard in manifest["shards"]]
     return manifest, [np.fromfile(path, "<u2").reshape(-1, LENGTH) for path in paths]
 
 
@@ -83,6 +86,7 @@ def test_concatenated_rows_with_a_last_shard_of_tails(session, split_corpus, tmp
     assert manifest["packing"] == {
         "strategy": "concatenate", "sequence_length": LENGTH, "remainder": "carry", "long_documents": "split", "pad_id": pad,
     }  # fmt: skip
+    assert verify(str(tmp_path / "shards")).problems == []
     decoded = list(decoded_documents(str(tmp_path / "shards"), shardpiece.load(tokenizer)))
     assert [count for _, count, _ in decoded] == [LENGTH] * totals["rows"]
 
@@ -90,21 +94,30 @@ def test_concatenated_rows_with_a_last_shard_of_tails(session, split_corpus, tmp
 def test_shuffled_best_fit_holds_every_document_and_gives_the_same_bytes(
     session, split_corpus, tmp_path, tokenizer, monkeypatch
 ):
-    settings = {"strategy": "best_fit", "remainder": "carry"}
+    settings = {"strategy": "best_fit", "remainder": "carry", "formats": ["bin", "parquet"]}
     config = packed_config(split_corpus, tmp_path / "a", tokenizer, "shard", **settings)
     encode(session, config)
-    manifest, rows = shards(tmp_path / "a")
+    manifest, rows = shards(tmp_path / "a", "bin/")
+    found, pads = Counter(), 0
+    for shard in manifest["shards"]:
+        for row in pq.read_table(tmp_path / "a" / "shards" / "parquet" / f"{shard['name']}.parquet").to_pylist():
+            at = 0
+            for name, length in zip(row["doc_ids"], row["doc_lengths"], strict=True):
+                found[name, tuple(row["tokens"][at : at + length])] += 1
+                at += length
+            assert set(row["tokens"][at:]) <= {shardpiece.load(tokenizer).special_id("<|endoftext|>")}
+            pads += LENGTH - at
     tokens = documents(split_corpus, tokenizer)
-    eos = shardpiece.load(tokenizer).special_id("<|endoftext|>")
-    # Documents of up to a row are whole, and follow the end of another one, a piece of a long one, or nothing.
-    text = ",".join(str(token) for shard in rows for row in shard.tolist() for token in [-1, *row]) + ","
-    for document in tokens.values():
-        if len(document) <= LENGTH:
-            assert "," + ",".join(map(str, document)) + "," in text
-    pads = manifest["totals"]["packing"]["pad_tokens"]  # which are <|endoftext|> too
-    assert sum(int((shard == eos).sum()) for shard in rows) == len(tokens) + pads
+    assert found == Counter(
+        (name, tuple(document[at : at + LENGTH]))
+        for name, document in tokens.items()
+        for at in range(0, len(document), LENGTH)
+    )
+    assert manifest["totals"]["packing"]["pad_tokens"] == pads
     assert manifest["totals"]["packing"]["packed_tokens"] == sum(map(len, tokens.values()))
     assert manifest["shuffle"] == {"kind": "shard", "seed": 0}
+    checked = verify(str(tmp_path / "a" / "shards"), shardpiece.load(tokenizer), [str(split_corpus)])
+    assert checked.problems == []
 
     # With little memory and another cluster the bytes are the same; with another seed the same rows are in other places.
     from shardpiece.corpus import splits
@@ -116,7 +129,7 @@ def test_shuffled_best_fit_holds_every_document_and_gives_the_same_bytes(
     assert contents(tmp_path / "a") == contents(tmp_path / "b")
     other = packed_config(split_corpus, tmp_path / "c", tokenizer, "shard", **settings)
     encode(session, other.model_copy(update={"encode": other.encode.model_copy(update={"seed": 1})}))
-    _, rows_of_other = shards(tmp_path / "c")
+    _, rows_of_other = shards(tmp_path / "c", "bin/")
     assert not np.array_equal(rows[0], rows_of_other[0])
     assert contents(tmp_path / "a") != contents(tmp_path / "c")
 

@@ -99,8 +99,11 @@ class _Content:
         expected = side.get("rows", side["documents"])
         if self.rows != expected:
             problems.append(f"{self.rows:,} rows, the manifest says {expected:,}")
-        if "rows" not in side and self.tokens != side["tokens"]:
-            problems.append(f"{self.tokens:,} tokens, the manifest says {side['tokens']:,}")
+        tokens = side["tokens"]
+        if "packing" in side:
+            tokens = side["packing"]["packed_tokens"] + side["packing"]["pad_tokens"]
+        if self.tokens != tokens:
+            problems.append(f"{self.tokens:,} tokens, the manifest says {tokens:,}")
         return problems
 
 
