@@ -56,10 +56,15 @@ def complaints_of(session) -> list[str]:
 
 
 def set_theme(session, dark: bool) -> None:
-    """What the system's theme is to the page."""
+    """What the system's theme is to the page; pages scroll at once, as with reduced motion."""
     session.execute_cdp_cmd(
         "Emulation.setEmulatedMedia",
-        {"features": [{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}]},
+        {
+            "features": [
+                {"name": "prefers-color-scheme", "value": "dark" if dark else "light"},
+                {"name": "prefers-reduced-motion", "value": "reduce"},
+            ]
+        },
     )
 
 

@@ -15,7 +15,7 @@ import shardpiece
 from shardpiece.cli import main
 from shardpiece.evaluation.playground.app import MAX_BYTES, MAX_REQUEST_BYTES, create_app, host_allowed
 from shardpiece.evaluation.playground.cutting import Cutter
-from shardpiece.evaluation.playground.server import names_of
+from shardpiece.evaluation.playground.server import named
 from shardpiece.evaluation.segments import Shared, shared_characters, strip
 from tests.commands import called
 from tests.conftest import TEXTS
@@ -201,10 +201,12 @@ def test_strip_says_each_token_once():
 
 
 def test_names():
-    assert names_of(["runs/a", "b/tokenizer.json"]) == ["a", "tokenizer.json"]
-    assert names_of(["x/a/tokenizer", "x/b/tokenizer/"]) == ["a/tokenizer", "b/tokenizer"]
-    with pytest.raises(shardpiece.ShardpieceError, match="twice"):
-        names_of(["a", "a"])
+    assert named(["runs/a", "b/tokenizer.json"]) == {"a": "runs/a", "tokenizer.json": "b/tokenizer.json"}
+    assert list(named(["x/a/tokenizer", "x/b/tokenizer/"])) == ["a/tokenizer", "b/tokenizer"]
+    assert named(["ours=runs/a", "runs/b", "s3://x/a=b"]) == {"ours": "runs/a", "b": "runs/b", "a=b": "s3://x/a=b"}
+    for choices in (["a", "a"], ["a=x", "y/a"], ["a=x", "a=y"]):
+        with pytest.raises(shardpiece.ShardpieceError, match=r"twice|two tokenizers are named"):
+            named(choices)
 
 
 def test_mistakes_of_the_command(tmp_path):
@@ -214,6 +216,7 @@ def test_mistakes_of_the_command(tmp_path):
         assert done.stderr
 
 
+@pytest.mark.slow
 def test_the_command_serves_until_interrupted(tmp_path, tokenizers):
     pytest.importorskip("waitress")
     shardpiece.save(tokenizers["small"], str(tmp_path / "small"))

@@ -6,7 +6,9 @@ from shardpiece.cli import options
 
 
 @click.command()
-@click.option("--tokenizer", "paths", multiple=True, required=True, metavar="TOKENIZER...", help=options.TOKENIZER_HELP)
+@click.option(
+    "--tokenizer", "choices", multiple=True, required=True, metavar="[NAME=]TOKENIZER", help=options.TOKENIZER_HELP
+)
 @click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen at.")
 @click.option(
     "--port", type=click.IntRange(0, 65535), default=8765, show_default=True, help="0 takes any that is free."
@@ -14,10 +16,10 @@ from shardpiece.cli import options
 @click.option(
     "--allow-host", "allow_hosts", multiple=True, metavar="NAME", help="Another name that the page may be asked for by."
 )
-def playground(paths, host, port, allow_hosts):
+def playground(choices, host, port, allow_hosts):
     """Serve a local page that shows text, as it is typed, cut by each TOKENIZER.
 
     It listens on this machine alone unless told otherwise, asks nothing of any other machine, and keeps no text."""
     from shardpiece.evaluation.playground.server import serve
 
-    serve(paths, host, port, allow_hosts, lambda line: click.echo(f"shardpiece: {line}"))
+    serve(choices, host, port, allow_hosts, lambda line: click.echo(f"shardpiece: {line}"))

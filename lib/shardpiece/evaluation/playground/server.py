@@ -1,6 +1,7 @@
 """The playground behind a server, until it is interrupted."""
 
 import os
+import re
 import warnings
 from collections.abc import Callable, Sequence
 
@@ -9,6 +10,20 @@ from shardpiece.evaluation.playground.cutting import Cutter
 from shardpiece.tokenizer.loading import load
 
 _THREADS = 4
+
+
+def named(choices: Sequence[str]) -> dict[str, str]:
+    """Paths by name: of each NAME=PATH, or a path, which is named after itself. Raises ConfigError for two of one name."""
+    found: list[tuple[str | None, str]] = []
+    for choice in choices:
+        name, equals, path = choice.partition("=")
+        own = bool(equals and name) and not re.search(r"[/\\:]", name)
+        found.append((name, path) if own else (None, choice))
+    short = iter(names_of([path for name, path in found if name is None]))
+    names = [name or next(short) for name, _ in found]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise ConfigError(f"two tokenizers are named {twice[0]!r}: give NAME=PATH for one of them")
+    return dict(zip(names, (path for _, path in found), strict=True))
 
 
 def names_of(paths: Sequence[str]) -> list[str]:
@@ -24,7 +39,7 @@ def names_of(paths: Sequence[str]) -> list[str]:
 
 
 def serve(
-    paths: Sequence[str], host: str, port: int, allow_hosts: Sequence[str], say: Callable[[str], None]
+    choices: Sequence[str], host: str, port: int, allow_hosts: Sequence[str], say: Callable[[str], None]
 ) -> None:  # pragma: no cover - the tests run it as a process
     """Listen at ``host`` and ``port`` (0: any that is free) until interrupted; ``say`` gets the page's address."""
     try:
@@ -33,9 +48,10 @@ def serve(
         from shardpiece.evaluation.playground.app import MAX_REQUEST_BYTES, create_app, is_loopback
     except ImportError as error:
         raise EnvironmentProblem(f"the playground needs {error.name}: pip install 'shardpiece[playground]'") from None
+    paths = named(choices)
     say("loading the tokenizers; the first time their kernels are compiled, which takes a while")
-    named = {name: load(os.path.expanduser(path)) for name, path in zip(names_of(paths), paths, strict=True)}
-    app = create_app(Cutter(named), host, allow_hosts)
+    tokenizers = {name: load(os.path.expanduser(path)) for name, path in paths.items()}
+    app = create_app(Cutter(tokenizers), host, allow_hosts)
     if not is_loopback(host):
         warnings.warn(
             f"the playground listens at {host}: whoever reaches this machine can use it, and what is typed travels "

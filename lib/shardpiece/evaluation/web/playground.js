@@ -13,12 +13,18 @@ const LINK_LIMIT = 32000;
 const $ = (id) => document.getElementById(id);
 const settings = JSON.parse($("settings").textContent);
 const bytesOf = (text) => new TextEncoder().encode(text).length;
-const number = (n) => n.toLocaleString("en");
+const { number } = Tokens;
+
+// As dir="auto" has it, which takes seconds for a megabyte.
+const RTL = /[\p{Script=Hebrew}\p{Script=Arabic}\p{Script=Syriac}\p{Script=Thaana}\p{Script=Nko}\p{Script=Adlam}]/u;
+const directionOf = (text) => (RTL.test(text.slice(0, 1000).match(/\p{L}/u)?.[0] ?? "") ? "rtl" : "ltr");
 
 let running, timer, last, shown = settings.shownTokens;
 
 const say = (text) => { $("status").textContent = text; };
-const complain = (text) => { $("problem").textContent = text; };
+// What went wrong stays until the text changes, or what cut it goes well again.
+let cuttingFailed = false;
+const complain = (text, cutting = false) => { $("problem").textContent = text; cuttingFailed = cutting && text !== ""; };
 const inText = () => ($("special").checked ? "token" : "text");
 
 const call = async (path, body, signal) => {
@@ -33,21 +39,22 @@ const call = async (path, body, signal) => {
 const update = async () => {
   const text = $("text").value;
   const bytes = bytesOf(text);
+  $("text").dir = directionOf(text);
   const characters = [...text].length;
   $("size").textContent = `${Tokens.plural(characters, "character")}, ${Tokens.plural(bytes, "byte")}`;
   running?.abort();
   document.body.classList.remove("busy");
-  if (bytes > settings.maxBytes) { last = null; return complain(settings.tooLong); }
+  if (bytes > settings.maxBytes) { last = null; return complain(settings.tooLong, true); }
   running = new AbortController();
   const { signal } = running;
   document.body.classList.add("busy");
   try {
     last = await call("/api/cut", { text, special_tokens_in_text: inText(), shown }, signal);
-    complain("");
+    if (cuttingFailed) complain("");
     draw();
   } catch (error) {
     if (signal.aborted) return;
-    complain(error instanceof TypeError ? "The playground does not answer: it may have been ended." : error.message);
+    complain(error instanceof TypeError ? "The playground does not answer: it may have been ended." : error.message, true);
   }
   document.body.classList.remove("busy");
 };
@@ -68,7 +75,8 @@ const draw = () => {
     const counts = new Map();
     for (const token of result.strip.tokens) counts.set(token, (counts.get(token) || 0) + 1);
     const label = `Tokens of ${result.name}`;
-    const extra = (piece) => [["here", `${number(counts.get(result.strip.pieces.indexOf(piece)))} times${result.tokens > result.strip.tokens.length ? " in what is shown" : ""}`]];
+    const where = result.tokens > result.strip.tokens.length ? " in what is shown" : "";
+    const extra = (piece, token) => [["here", `${Tokens.plural(counts.get(result.strip.tokens[token]), "time")}${where}`]];
     Tokens.render(strip, result.strip, { ids, label, extra });
     article.querySelector(".count").textContent = Tokens.plural(result.tokens, "token");
     const note = article.querySelector(".strip-note");
@@ -86,7 +94,6 @@ const draw = () => {
     }
   });
   $("counts").textContent = last.results.map((result) => `${result.name}: ${Tokens.plural(result.tokens, "token")}`).join("; ");
-  say("");
 };
 
 const copy = async (text, what) => {
@@ -134,6 +141,8 @@ $("example").addEventListener("change", () => {
 $("text").addEventListener("input", () => {
   shown = settings.shownTokens;
   $("example").value = "";
+  if (!cuttingFailed) complain("");
+  say("");
   later($("text").value.length > 50000 ? 3 * DELAY : DELAY);
 });
 $("special").addEventListener("change", () => later(0));

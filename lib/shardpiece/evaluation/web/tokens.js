@@ -9,7 +9,9 @@ const Tokens = (() => {
     return element;
   };
   const hexBytes = (hex) => (hex.match(/../g) || []).join(" ");
-  const plural = (n, word) => `${n.toLocaleString("en")} ${word}${n === 1 ? "" : "s"}`;
+  const numbers = new Intl.NumberFormat("en");
+  const number = (n) => numbers.format(n);
+  const plural = (n, word) => `${number(n)} ${word}${n === 1 ? "" : "s"}`;
   const spoken = (piece) => piece[2].map((part) => part[0]).join("") || "(nothing)";
 
   // `extra(piece, tokenIndex)`: more [name, value] pairs for the note on a token.
@@ -17,6 +19,21 @@ const Tokens = (() => {
     const part = new Map();
     for (const [first, last, character] of data.shared)
       for (let i = first; i <= last; i++) part.set(i, [...(part.get(i) || []), [first, last, character]]);
+    strip.describe = (i) => {
+      const piece = data.pieces[data.tokens[i]];
+      const bytes = piece[1].length / 2;
+      const facts = [
+        ["token", spoken(piece)],
+        ["id", String(piece[0])],
+        ["bytes", bytes ? `${hexBytes(piece[1])} (${number(bytes)})` : "none"],
+      ];
+      for (const [first, last, character] of part.get(i) || []) {
+        const code = character.codePointAt(0).toString(16).toUpperCase().padStart(4, "0");
+        facts.push(["part of", `${character} U+${code}, ${i - first + 1} of ${last - first + 1} tokens`]);
+      }
+      facts.push(...extra(piece, i), ["position", `${number(i + 1)} of ${plural(data.tokens.length, "token")}`]);
+      return facts;
+    };
     const shown = Math.min(limit, data.tokens.length);
     const content = document.createDocumentFragment();
     for (let i = 0; i < shown; i++) {
@@ -30,7 +47,8 @@ const Tokens = (() => {
       else appendText(element, piece);
       const joined = (part.get(i) || []).some(([, last]) => i < last);
       if (joined) element.classList.add("joined");
-      if (element.textContent.length <= 24) element.classList.add("whole");
+      if (element.textContent.length <= 24 && !element.textContent.includes("\n")) element.classList.add("whole");
+      element.setAttribute("aria-label", strip.describe(i).map((fact) => fact.join(" ")).join(", "));
       content.append(element);
       if (!ids && piece[1].endsWith("0a")) content.append("\n");
     }
@@ -41,23 +59,6 @@ const Tokens = (() => {
     strip.setAttribute("aria-orientation", "horizontal");
     strip.setAttribute("aria-label", label);
     strip.dir = ids ? "ltr" : "auto";
-    strip.describe = (i) => {
-      const piece = data.pieces[data.tokens[i]];
-      const bytes = piece[1].length / 2;
-      const facts = [
-        ["token", spoken(piece)],
-        ["id", String(piece[0])],
-        ["bytes", bytes ? `${hexBytes(piece[1])} (${bytes.toLocaleString("en")})` : "none"],
-      ];
-      for (const [first, last, character] of part.get(i) || []) {
-        const code = character.codePointAt(0).toString(16).toUpperCase().padStart(4, "0");
-        facts.push(["part of", `${character} U+${code}, ${i - first + 1} of ${last - first + 1} tokens`]);
-      }
-      facts.push(...extra(piece, i), ["position", `${(i + 1).toLocaleString("en")} of ${plural(data.tokens.length, "token")}`]);
-      return facts;
-    };
-    for (const element of strip.children)
-      element.setAttribute("aria-label", strip.describe(Number(element.dataset.index)).map((fact) => fact.join(" ")).join(", "));
     return shown;
   };
 
@@ -65,17 +66,26 @@ const Tokens = (() => {
     if (!piece[2].length) element.append(node("span", "symbol", "∅"));
     // A mark that combines with what is before it needs something to stand on.
     else if (/^\p{M}/u.test(piece[2][0][0])) element.append(node("span", "symbol", "◌"));
-    for (const [text, symbol] of piece[2]) element.append(symbol ? node("span", "symbol", text) : text);
+    // Lines end behind the symbol for it; behind the last one the line ends outside of the token.
+    piece[2].forEach(([text, symbol], i) => {
+      const last = i === piece[2].length - 1;
+      if (symbol) element.append(node("span", "symbol", text.replace(last ? /↵(?!$)/g : /↵/g, "↵\n")));
+      else element.append(text);
+    });
   };
 
-  let tip, hideLater;
+  let tip, hideLater, current;
   const show = (element) => {
     clearTimeout(hideLater);
+    current = element;
     const list = node("dl");
     for (const [name, value] of element.closest(".strip").describe(Number(element.dataset.index)))
       list.append(node("dt", "", name), node("dd", "", value));
     tip.replaceChildren(list);
     tip.hidden = false;
+    place(element);
+  };
+  const place = (element) => {
     const box = element.getClientRects()[0] || element.getBoundingClientRect();
     const left = Math.max(8, Math.min(box.left, innerWidth - tip.offsetWidth - 8));
     const below = box.bottom + tip.offsetHeight + 10 < innerHeight;
@@ -122,11 +132,17 @@ const Tokens = (() => {
     document.addEventListener("focusin", (event) => { if (event.target.matches?.(".token")) show(event.target); });
     document.addEventListener("focusout", (event) => { if (event.target.matches?.(".token")) hide(); });
     document.addEventListener("keydown", key);
-    document.addEventListener("scroll", hide, { capture: true, passive: true });
+    // The note goes with its token, as long as that can be seen.
+    document.addEventListener("scroll", () => {
+      if (tip.hidden) return;
+      const box = current.getBoundingClientRect();
+      if (!current.isConnected || box.bottom < 0 || box.top > innerHeight) hide();
+      else place(current);
+    }, { capture: true, passive: true });
     document.addEventListener("click", (event) => {
       const token = event.target.closest?.(".token");
       if (token) focus(token.parentElement, token);
     });
   };
-  return { start, render, node, plural };
+  return { start, render, node, number, plural };
 })();
