@@ -27,7 +27,7 @@ from shardpiece.evaluation.measure import Measurer, Pieces, TableMeasurer
 from shardpiece.evaluation.parallel import STRIP_LAST_PART, key_hashes
 from shardpiece.evaluation.tally import TextTally, TokenTally
 from shardpiece.evaluation.words import word_engine
-from shardpiece.pipeline.encode_task import chunks
+from shardpiece.pipeline.encoded import chunks
 from shardpiece.pipeline.inputs import plan_job
 from shardpiece.pipeline.kernels import prepare_encoding, prepare_kernels
 from shardpiece.pipeline.outputs import OutputKind
@@ -102,7 +102,7 @@ def _evaluate(session: Callable[[], SparkSession], config: JobConfig, held: Exit
         log(f"evaluate: {output} is done and unchanged, skipped")
         return _stage_report(schema.Report.model_validate(finished), 0.0, skipped=True)
     OUTPUT.check(output, config.input, plan.files if plan else ())
-    lock = held.enter_context(OUTPUT.lock(output, key, config.overwrite))
+    lock = held.enter_context(OUTPUT.lock(output, lambda: OUTPUT.finished(output, key, config.overwrite)))
     prepare_kernels(word_engine())
     for one in candidates:
         prepare_encoding(one.tokenizer, np.dtype(np.int32), None)
