@@ -27,12 +27,14 @@ from shardpiece.pipeline.report import StageReport
 from shardpiece.pipeline.tasks import plan_key
 from shardpiece.text.engine import TextEngine
 from shardpiece.tokenizer.loading import load
+from shardpiece.train_config import TrainConfig
 from shardpiece.words import table as words
 
 MANIFEST = "sweep.json"
 TABLE = "sweep.parquet"
 TOKENIZERS = "tokenizers"
 CELLS = "cells"
+_OF_THE_GRID = {"words", "output", "vocab_size", "vocab_sizes", "algorithm", "weights", "temperature", "threads"}
 _CURVES = ("bytes_per_token", "characters_per_token", "fertility", "renyi_efficiency")
 
 
@@ -75,7 +77,7 @@ def _sweep(config: JobConfig, session: Callable, held: ExitStack) -> StageReport
         log(f"sweep: {output} is done and unchanged, skipped")
         return _stage_report(schema.Sweep.model_validate(finished), 0.0, skipped=True)
     OUTPUT.check(output)
-    lock = held.enter_context(OUTPUT.lock(output, key, config.overwrite))
+    lock = held.enter_context(OUTPUT.lock(output, lambda: OUTPUT.finished(output, key, config.overwrite)))
     OUTPUT.start(lock, key, resume=True)
     began = time.monotonic()
     cells: list[schema.SweepCell] = []
@@ -121,11 +123,11 @@ def _sweep(config: JobConfig, session: Callable, held: ExitStack) -> StageReport
 
 
 def _train_settings(config: JobConfig) -> dict:
-    """What the user has set for training, whatever the grid says instead."""
-    given = config.train.model_dump(mode="json", exclude_unset=True)
-    for name in ("words", "output", "vocab_size", "vocab_sizes", "algorithm", "weights", "temperature", "threads"):
-        given.pop(name, None)
-    return given
+    """What the user has set for training, but for what the grid says: all that is not as the algorithm has it by default, as
+    other algorithms have other defaults."""
+    defaults = TrainConfig(algorithm=config.train.algorithm).model_dump(mode="json")
+    given = config.train.model_dump(mode="json", exclude=_OF_THE_GRID)
+    return {key: value for key, value in given.items() if value != defaults[key]}
 
 
 def _style_of(manifest: dict, algorithm: str) -> str | None:
@@ -140,7 +142,7 @@ def _job(
 ) -> JobConfig:
     """The training of an algorithm and a weighting, with all sizes. The defaults of the algorithm apply where the
     configuration says nothing."""
-    section = config.train.model_dump(mode="json", include=set(_explicit(config)))
+    section = _train_settings(config)
     style = _style_of(manifest, algorithm)
     if style is not None:
         section.setdefault("style", style)
@@ -159,10 +161,6 @@ def _job(
     except ValidationError as error:
         raise ConfigError(one_line(error)) from None
     return job.model_copy(update={"overwrite": config.overwrite, "spark": config.spark, "master": config.master})
-
-
-def _explicit(config: JobConfig) -> list[str]:
-    return list(_train_settings(config))
 
 
 def _cell_name(algorithm: str, weights: str, size: int) -> str:
@@ -186,10 +184,14 @@ def _cells(
     """The cells of a training, measured together where they were not before."""
     shapes = shapes_of(config)
     found: dict[int, tuple[schema.SweepCell, schema.Corpus]] = {}
+    seen: set[str] = set()
     missing: list[tuple[int, str, build.Candidate]] = []
     for size, path in job.tokenizer_paths.items():
         name = _cell_name(algorithm, weights, size)
         tokenizer = load(path)
+        if tokenizer.fingerprint in seen:
+            continue  # algorithm byte has one vocabulary whatever the size
+        seen.add(tokenizer.fingerprint)
         key = plan_key(
             stage="sweep cell", version=schema.VERSION, words=manifest["fingerprint"], tokenizer=tokenizer.fingerprint,
             name=name, shapes={shape: value.model_dump() for shape, value in shapes.items()},
