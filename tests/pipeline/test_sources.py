@@ -123,3 +123,10 @@ def test_bad_files_and_rows_follow_their_policies(session, places, capfd):
     reference = configured(places, "z", "parquet")
     count(session, reference)
     assert words(config) == words(reference)
+    english = sum(row["lang"] == "en" for row in rows)
+    for shuffle in ("none", "global"):
+        encode(session, configured(places, f"y-{shuffle}", "bad", bad_files="skip", bad_rows="skip",
+                                   where="lang = 'en'", encode__shuffle=shuffle))  # fmt: skip
+        totals = json.loads((root / f"y-{shuffle}" / "shards" / "manifest.json").read_text())["totals"]
+        found = [totals[name] for name in ("documents", "filtered_documents", "bad_rows")]
+        assert found == [english, len(rows) - english, 1]

@@ -198,6 +198,14 @@ def _encode(
     OUTPUT.finish(lock, manifest)
     if manifest["totals"]["replaced_documents"]:
         log(f"encode: {manifest['totals']['replaced_documents']:,} documents had invalid UTF-8, replaced with U+FFFD")
+    if manifest["totals"]["filtered_documents"]:
+        log(
+            f"encode: {manifest['totals']['filtered_documents']:,} documents of those read are left out by where and sample"
+        )
+    if manifest["totals"]["bad_rows"]:
+        log(
+            f"encode: {manifest['totals']['bad_rows']:,} lines that are no JSON objects of the expected types are left out"
+        )
     return _report(manifest, progress.seconds)
 
 

@@ -64,7 +64,7 @@ class EncodeTask:
         statistics = dict.fromkeys(STATISTICS, 0)
         builder = ShardBuilder(self.output, shard.name, self.layout)
         try:
-            for encoded in self.documents.encode(shard.splits):
+            for encoded in self.documents.encode(shard.splits, statistics):
                 encoded.count(statistics)
                 encoded.count_groups(builder.statistics)
                 builder.add(encoded.written(), encoded.written_keys())

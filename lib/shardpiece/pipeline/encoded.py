@@ -23,7 +23,9 @@ from shardpiece.tokenizer import packed
 from shardpiece.tokenizer.sampling import Sampling, document_keys
 from shardpiece.tokenizer.tokenizer import Tokenizer
 
-STATISTICS = ("documents", "null_documents", "empty_documents", "replaced_documents", "bytes", "tokens")
+# Of the documents that are encoded, and of what is left out on the way: by where and sample, and lines that are bad.
+STATISTICS = ("documents", "null_documents", "empty_documents", "replaced_documents", "bytes", "tokens",
+              "filtered_documents", "bad_rows")  # fmt: skip
 # What is noted of a document: its text was null, empty, or had invalid UTF-8; it was left out for that it has no text.
 NULL, EMPTY, REPLACED, LEFT_OUT = 1, 2, 4, 8
 # Text that is split, encoded and copied in one go: its words and ids are still in the processor's cache for the next step.
@@ -142,12 +144,19 @@ class DocumentEncoder:
         return self.placement.goes_by_ids or ("sampling" if self.encoding.sampling is not None else "")
 
     def encode(
-        self, splits: Sequence[AnySplit], destination: Callable[[np.ndarray], np.ndarray] | None = None
+        self,
+        splits: Sequence[AnySplit],
+        statistics: dict[str, int] | None = None,
+        destination: Callable[[np.ndarray], np.ndarray] | None = None,
     ) -> Iterator[Encoded]:
-        """The documents of some splits, as often as they are taken. ``destination``: from shuffle keys (uint64 [n]) where
-        documents go (int64 [n]), -1 for those that are not wanted; by default all are, at place 0."""
+        """The documents of some splits, as often as they are taken. ``statistics``: gets the filtered_documents and bad_rows
+        added; ``destination``: from shuffle keys (uint64 [n]) where documents go (int64 [n]), -1 for those that are not
+        wanted; by default all are, at place 0."""
         tokenizer = worker_tokenizer(self.tokenizer_key, self.tokenizer)
         for read in self.read(splits):
+            if statistics is not None:
+                statistics["filtered_documents"] += read.batch.filtered_rows
+                statistics["bad_rows"] += read.batch.bad_rows
             yield from self._encode(tokenizer, read, destination)
 
     def read(self, splits: Sequence[AnySplit]) -> Iterator["Read"]:

@@ -109,11 +109,17 @@ class SendTask:
         splits = self.tasks.value[index]
         partitions = self.partitions.value
         scatter = Scatter(index, self.memory)
-        for encoded in self.documents.encode(splits, lambda keys: partitions[shard_of(keys, len(partitions))]):
+        left_out = dict.fromkeys(STATISTICS, 0)
+        for encoded in self.documents.encode(
+            splits, left_out, lambda keys: partitions[shard_of(keys, len(partitions))]
+        ):
             yield from scatter.add(_to_rows(encoded), encoded.places)
         self.documents.counters.planned.add(sum(split.text_bytes for split in splits))
-        # A shard without documents is written too.
-        yield from scatter.finish(dict.fromkeys(range(self.missing), "") if index == 0 else {})
+        # A shard without documents is written too. The first shard's entry has what all tasks left out.
+        notes = dict.fromkeys(range(self.missing), "") if index == 0 else {}
+        if partitions[0] == 0:
+            notes[0] = json.dumps({name: n for name, n in left_out.items() if n})
+        yield from scatter.finish(notes)
 
 
 def _to_rows(encoded: Encoded) -> pa.RecordBatch:
@@ -155,18 +161,20 @@ class ReceiveTask:
         with errors_for_driver():
             for partition, arrived in groupby(gather(batches, self.schema), lambda chunk: chunk[0]):
                 OUTPUT.still_ours(self.output, self.key)
-                entry, counted = self._write(self.names.value[partition], (rows for _, _, rows in arrived))
+                entry, counted = self._write(self.names.value[partition], ((note, rows) for _, note, rows in arrived))
                 OUTPUT.still_ours(self.output, self.key)
                 manifests.write_journal_entry(self.output, entry, counted)
                 self.counters.planned.add(self.share)
                 yield result_batch([{**entry, "resumed": False}])
 
-    def _write(self, name: str, arrived: Iterable[pa.RecordBatch]) -> tuple[dict, Statistics]:
+    def _write(self, name: str, arrived: Iterable[tuple[str | None, pa.RecordBatch]]) -> tuple[dict, Statistics]:
         statistics = dict.fromkeys(STATISTICS, 0)
         # Equal keys stay as they arrive: in the order of the corpus.
         builder = ShardBuilder(self.output, name, self.layout)
         try:
-            for rows in arrived:
+            for note, rows in arrived:
+                for what, n in json.loads(note or "{}").items():
+                    statistics[what] += n
                 flags = np.asarray(rows["flags"])
                 add_statistics(statistics, from_arrow(rows, self.dtype), flags, np.asarray(rows["bytes"]))
                 kept = flags & LEFT_OUT == 0
