@@ -437,7 +437,8 @@ def _figures(one: schema.TokenizerReport) -> Iterator[tuple[str, str | None, str
 
 
 def _stage_report(report: schema.Report, seconds: float, skipped: bool = False) -> StageReport:
-    figures: dict[str, float] = {"documents": report.corpus.documents, "bytes": report.corpus.bytes}
+    figures: dict[str, float] = {"documents": report.corpus.documents} if report.corpus.source == "text" else {}
+    figures["bytes"] = report.corpus.bytes
     for one in report.tokenizers:
         for metric, label in (("bytes_per_token", "bytes/token"), ("fertility", "tokens/word")):
             value = getattr(one.overall, metric)

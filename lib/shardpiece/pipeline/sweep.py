@@ -27,12 +27,14 @@ from shardpiece.pipeline.report import StageReport
 from shardpiece.pipeline.tasks import plan_key
 from shardpiece.text.engine import TextEngine
 from shardpiece.tokenizer.loading import load
+from shardpiece.train_config import TrainConfig
 from shardpiece.words import table as words
 
 MANIFEST = "sweep.json"
 TABLE = "sweep.parquet"
 TOKENIZERS = "tokenizers"
 CELLS = "cells"
+_OF_THE_GRID = {"words", "output", "vocab_size", "vocab_sizes", "algorithm", "weights", "temperature", "threads"}
 _CURVES = ("bytes_per_token", "characters_per_token", "fertility", "renyi_efficiency")
 
 
@@ -121,11 +123,11 @@ def _sweep(config: JobConfig, session: Callable, held: ExitStack) -> StageReport
 
 
 def _train_settings(config: JobConfig) -> dict:
-    """What the user has set for training, whatever the grid says instead."""
-    given = config.train.model_dump(mode="json", exclude_unset=True)
-    for name in ("words", "output", "vocab_size", "vocab_sizes", "algorithm", "weights", "temperature", "threads"):
-        given.pop(name, None)
-    return given
+    """What the user has set for training, but for what the grid says: all that is not as the algorithm has it by default, as
+    other algorithms have other defaults."""
+    defaults = TrainConfig(algorithm=config.train.algorithm).model_dump(mode="json")
+    given = config.train.model_dump(mode="json", exclude=_OF_THE_GRID)
+    return {key: value for key, value in given.items() if value != defaults[key]}
 
 
 def _style_of(manifest: dict, algorithm: str) -> str | None:
@@ -140,7 +142,7 @@ def _job(
 ) -> JobConfig:
     """The training of an algorithm and a weighting, with all sizes. The defaults of the algorithm apply where the
     configuration says nothing."""
-    section = config.train.model_dump(mode="json", include=set(_explicit(config)))
+    section = _train_settings(config)
     style = _style_of(manifest, algorithm)
     if style is not None:
         section.setdefault("style", style)
@@ -159,10 +161,6 @@ def _job(
     except ValidationError as error:
         raise ConfigError(one_line(error)) from None
     return job.model_copy(update={"overwrite": config.overwrite, "spark": config.spark, "master": config.master})
-
-
-def _explicit(config: JobConfig) -> list[str]:
-    return list(_train_settings(config))
 
 
 def _cell_name(algorithm: str, weights: str, size: int) -> str:
@@ -220,8 +218,9 @@ def _cells(
                 "corpus": report.corpus.model_dump(mode="json"),
             }
             storage.write_bytes(storage.join(output, _cell_file(one.name)), storage.pretty_json(content))
-    cells = [found[size] for size in sorted(found)]
-    return [cell for cell, _ in cells], cells[0][1]
+    # Algorithm byte has one vocabulary whatever the size.
+    cells = {cell.fingerprint: cell for cell, _ in (found[size] for size in sorted(found, reverse=True))}
+    return list(cells.values())[::-1], next(iter(found.values()))[1]
 
 
 def _known_cell(path: str, key: str) -> tuple[schema.SweepCell, schema.Corpus] | None:
