@@ -86,7 +86,7 @@ def test_the_shipped_configurations_are_valid_and_complete(name):
         # The commented template shows every key.
         content = yaml.safe_load((ROOT / "conf" / name).read_text())
         assert set(content) == set(JobConfig.model_fields)
-        for section in ("count", "train", "encode"):
+        for section in ("count", "train", "encode", "evaluate", "sweep"):
             assert set(content[section]) == set(JobConfig.model_fields[section].annotation.model_fields)
 
 

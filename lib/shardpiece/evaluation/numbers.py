@@ -17,8 +17,8 @@ def numbers_to_try(length: int) -> list[str]:
     """Up to PER_LENGTH numbers of so many digits, spread evenly over all there are."""
     first, n = 10 ** (length - 1), 9 * 10 ** (length - 1)
     take = min(PER_LENGTH, n)
-    # A step that is odd against 10 ends numbers in every digit.
-    return sorted({str(first + (i * n // take + 7 * i) % n) for i in range(take)})
+    # Steps that are wide are multiples of five: these numbers are moved to end in every digit.
+    return [str(first + i * n // take + (i % 10 if n // take > 10 else 0)) for i in range(take)]
 
 
 def digit_patterns(said: Said, numbers: list[str]) -> list[str]:

@@ -102,7 +102,7 @@ def _evaluate(session: Callable[[], SparkSession], config: JobConfig, held: Exit
         log(f"evaluate: {output} is done and unchanged, skipped")
         return _stage_report(schema.Report.model_validate(finished), 0.0, skipped=True)
     OUTPUT.check(output, config.input, plan.files if plan else ())
-    lock = held.enter_context(OUTPUT.lock(output, key, config.overwrite))
+    lock = held.enter_context(OUTPUT.lock(output, lambda: OUTPUT.finished(output, key, config.overwrite)))
     prepare_kernels(word_engine())
     for one in candidates:
         prepare_encoding(one.tokenizer, np.dtype(np.int32), None)

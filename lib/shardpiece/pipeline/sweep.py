@@ -77,7 +77,7 @@ def _sweep(config: JobConfig, session: Callable, held: ExitStack) -> StageReport
         log(f"sweep: {output} is done and unchanged, skipped")
         return _stage_report(schema.Sweep.model_validate(finished), 0.0, skipped=True)
     OUTPUT.check(output)
-    lock = held.enter_context(OUTPUT.lock(output, key, config.overwrite))
+    lock = held.enter_context(OUTPUT.lock(output, lambda: OUTPUT.finished(output, key, config.overwrite)))
     OUTPUT.start(lock, key, resume=True)
     began = time.monotonic()
     cells: list[schema.SweepCell] = []
@@ -184,10 +184,14 @@ def _cells(
     """The cells of a training, measured together where they were not before."""
     shapes = shapes_of(config)
     found: dict[int, tuple[schema.SweepCell, schema.Corpus]] = {}
+    seen: set[str] = set()
     missing: list[tuple[int, str, build.Candidate]] = []
     for size, path in job.tokenizer_paths.items():
         name = _cell_name(algorithm, weights, size)
         tokenizer = load(path)
+        if tokenizer.fingerprint in seen:
+            continue  # algorithm byte has one vocabulary whatever the size
+        seen.add(tokenizer.fingerprint)
         key = plan_key(
             stage="sweep cell", version=schema.VERSION, words=manifest["fingerprint"], tokenizer=tokenizer.fingerprint,
             name=name, shapes={shape: value.model_dump() for shape, value in shapes.items()},
@@ -218,9 +222,8 @@ def _cells(
                 "corpus": report.corpus.model_dump(mode="json"),
             }
             storage.write_bytes(storage.join(output, _cell_file(one.name)), storage.pretty_json(content))
-    # Algorithm byte has one vocabulary whatever the size.
-    cells = {cell.fingerprint: cell for cell, _ in (found[size] for size in sorted(found, reverse=True))}
-    return list(cells.values())[::-1], next(iter(found.values()))[1]
+    cells = [found[size] for size in sorted(found)]
+    return [cell for cell, _ in cells], cells[0][1]
 
 
 def _known_cell(path: str, key: str) -> tuple[schema.SweepCell, schema.Corpus] | None:
