@@ -110,6 +110,8 @@ def test_mistakes(session, corpus, made, compared):
     names = [f"a={made / 'bytes'}", f"a={made / 'tokenizer'}"]
     with pytest.raises(ConfigError, match="two tokenizers are named 'a'"):
         evaluate(session, config_of(made, made / "x", corpus, **{"evaluate.tokenizers": names}))
+    with pytest.raises(ConfigError, match="evaluate reads files"):
+        evaluate(session, config_of(made, made / "x", "table:corpus"))
     with pytest.raises(OutputError, match="made from other input or settings"):
         evaluate(session, config_of(made, made / "compared", corpus))
     with pytest.raises(ConfigError, match=r"evaluate.*no regular expression"):

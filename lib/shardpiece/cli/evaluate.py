@@ -5,6 +5,7 @@ import yaml
 
 from shardpiece import storage
 from shardpiece.cli import options
+from shardpiece.config import JobConfig
 from shardpiece.errors import ConfigError
 
 
@@ -39,6 +40,7 @@ from shardpiece.errors import ConfigError
 def evaluate(config_path, settings, inputs, more_inputs, **flags):
     """Compare tokenizers on a corpus: compression, fairness, vocabulary, glitch tokens, costs."""
     config = options.config(config_path, settings, {"inputs": inputs + more_inputs, **flags})
+    _no_dry_run(config)
     from shardpiece.pipeline import report, run
 
     done = run.run_evaluate(config)
@@ -66,10 +68,16 @@ def sweep(config_path, settings, sweep_algorithms, sweep_weights, **flags):
     algorithms = tuple(filter(None, (sweep_algorithms or "").split(",")))
     weights = dict(map(_weighting, sweep_weights)) or None
     config = options.config(config_path, settings, {"sweep_algorithms": algorithms, "sweep_weights": weights, **flags})
+    _no_dry_run(config)
     from shardpiece.pipeline import report, run
 
     done = run.run_sweep(config)
     report.print_summary([done], {"sweep": storage.absolute(config.sweep_path)})
+
+
+def _no_dry_run(config: JobConfig) -> None:
+    if config.dry_run:
+        raise ConfigError("dry_run is for count, encode and run: evaluate and sweep have no plan to show")
 
 
 def _weighting(text: str) -> tuple[str, float | dict | None]:

@@ -35,11 +35,15 @@ DEFINITIONS: dict[str, Definition] = {
     "single_token_common_words": _definition(
         "Common words in one token",
         "higher",
-        "share of the group's 1,000 most frequent words that become one token, each standing after a line end and a space",
+        "share of the group's 1,000 most frequent words that become one token, each standing after a line end and a space; of all "
+        "text, the mean over the groups",
     ),
     "unk_rate": _definition("Unknown tokens", "lower", "unknown tokens / tokens; 0 where there is no unknown token"),
     "round_trip_rate": _definition(
-        "Round trips", "higher", "share of the documents tried that decode(encode(document)) gives back byte for byte"
+        "Round trips",
+        "higher",
+        "share of the documents tried that decode(encode(document)) gives back byte for byte; all are tried where decoding puts bytes "
+        "together, else the first 64 and every sixteenth of a file (of lines, those that begin at such bytes) up to 32 KiB each",
     ),
     "renyi_efficiency": _definition(
         "Rényi efficiency",

@@ -19,6 +19,7 @@ from pyspark.sql import SparkSession
 from shardpiece import storage
 from shardpiece.config import JobConfig
 from shardpiece.corpus.base import Columns, InputPlan, Selection
+from shardpiece.corpus.sources import dataframe_of
 from shardpiece.corpus.splits import pack_splits
 from shardpiece.errors import ConfigError, FormatError
 from shardpiece.evaluation import build, schema
@@ -85,6 +86,10 @@ def _evaluate(session: Callable[[], SparkSession], config: JobConfig, held: Exit
         raise ConfigError("nothing to evaluate on: pass --input with a corpus, or --words with a word table")
     wanted = wanted_of(config)
     plan = None
+    if dataframe_of(config.input) is not None:
+        raise ConfigError(
+            "evaluate reads files: write the table to Parquet, or evaluate on its word table with --words"
+        )
     if config.input:
         columns = Columns(config.text_column, config.id_column, config.group_column, _parallel_columns(config))
         plan = plan_job(config, columns, "evaluate")
