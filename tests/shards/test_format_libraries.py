@@ -1,7 +1,11 @@
-"""Shards opened by the libraries they are for. ``datasets`` is among the development dependencies, the others are not: they
-need torch, or versions of other packages that this library cannot be installed with. What to install, each into an
-environment of its own with pytest, pyarrow, fsspec and xxhash: megatron-core, litdata and datatrove with torch;
-mosaicml-streaming with torch; dolma."""
+"""Shards opened by the libraries they are for. datasets and datatrove are among the development dependencies, the others are
+not: they need torch, or versions of other packages that this library does not go with. Their tests are slow ones; each line
+here is an environment that pytest, numba, regex, pyarrow, fsspec and xxhash are installed into as well:
+
+    megatron-core litdata datatrove ai2-olmo-core torch
+    mosaicml-streaming torch torchvision
+    dolma
+"""
 
 import csv
 import gzip
@@ -87,6 +91,7 @@ def test_datasets_loads_parquet_files(tmp_path):
     assert [row["tokens"] for row in loaded] == rows
 
 
+@pytest.mark.slow
 @SPECS
 def test_megatron_core_indexed_dataset(tmp_path, spec):
     indexed = pytest.importorskip("megatron.core.datasets.indexed_dataset")
@@ -110,6 +115,7 @@ def test_megatron_core_indexed_dataset(tmp_path, spec):
     assert [len(row) for row in indexed.IndexedDataset(str(tmp_path / "shard-00009"))[0:2]] == [0, 0]
 
 
+@pytest.mark.slow
 @SPECS
 def test_streaming_dataset(tmp_path, spec):
     streaming = pytest.importorskip("streaming")
@@ -135,6 +141,7 @@ def test_streaming_dataset(tmp_path, spec):
     streaming.base.util.clean_stale_shared_memory()
 
 
+@pytest.mark.slow
 def test_streaming_encodes_the_same_bytes(tmp_path):
     streaming = pytest.importorskip("streaming")
     for spec in (SPEC, PACKED):
@@ -149,7 +156,7 @@ def test_streaming_encodes_the_same_bytes(tmp_path):
         writer.close()
         kind = formats.get("mds").dtype(spec.vocab_size)
         columns = {"tokens": f"ndarray:{kind.name}" + (":16" if spec.packed else "")}
-        columns |= {"doc_ids": "json", "doc_lengths": "ndarray:int32"} if spec.packed else {"id": "str"}
+        columns |= {"doc_ids": "json", "doc_lengths": "ndarray:int32"} if spec.packed else {"id": "json"}
         with streaming.MDSWriter(out=str(directory / "theirs"), columns=columns, hashes=["xxh3_64"]) as theirs:
             for i, row in enumerate(rows):
                 sample = {"tokens": np.array(row, kind)}
@@ -162,6 +169,7 @@ def test_streaming_encodes_the_same_bytes(tmp_path):
         assert (directory / "theirs" / "shard.00000.mds").read_bytes() == ours
 
 
+@pytest.mark.slow
 @SPECS
 def test_litdata_tokens_loader(tmp_path, spec):
     litdata = pytest.importorskip("litdata")
@@ -178,6 +186,7 @@ def test_litdata_tokens_loader(tmp_path, spec):
         assert expected == [row for rows in shards for row in rows]
 
 
+@pytest.mark.slow
 @SPECS
 def test_datatrove_datasets(tmp_path, spec):
     dataset = pytest.importorskip("datatrove.utils.dataset")
@@ -218,6 +227,7 @@ def test_datatrove_reads_the_documents(tmp_path, spec):
     assert said.split("\n")[0] == ours.split("\n")[0] == f"f00d|{kind.itemsize}"
 
 
+@pytest.mark.slow
 @SPECS
 def test_dolma_puts_shards_together(tmp_path, spec):
     """dolma has writers and one reader, that of its resharding."""
@@ -232,7 +242,9 @@ def test_dolma_puts_shards_together(tmp_path, spec):
     reshard.merge_group(paths, tmp_path / "out" / "merged.npy", dtype=kind)
     tokens = np.memmap(tmp_path / "out" / "merged.npy", kind, "r")
     with gzip.open(tmp_path / "out" / "merged.csv.gz", "rt", newline="") as lines:
-        documents = [(name, src, int(loc), tokens[int(a) : int(b)].tolist()) for a, b, name, src, loc in csv.reader(lines)]
+        documents = [
+            (name, src, int(loc), tokens[int(a) : int(b)].tolist()) for a, b, name, src, loc in csv.reader(lines)
+        ]
     expected = []
     for shard, rows in enumerate(shards):
         for i, row in enumerate(rows):
@@ -242,11 +254,12 @@ def test_dolma_puts_shards_together(tmp_path, spec):
     assert tokens.tolist() == [token for rows in shards for row in rows for token in row]
 
 
+@pytest.mark.slow
 def test_dolma_writes_the_same_lines(tmp_path):
     writer = pytest.importorskip("dolma.tokenizer.memmap_writer")
     from dolma.tokenizer.data_types import TokenizerOutput
 
-    rows = [row for row in write(tmp_path, "dolma", SPEC, 1)[0]]
+    rows = write(tmp_path, "dolma", SPEC, 1)[0]
     with writer.MemmapWriter(str(tmp_path / "theirs.npy"), np.dtype("uint16"), max_tokens=100_000) as theirs:
         for i, row in enumerate(rows):
             theirs.write(TokenizerOutput.from_tokens(f"0/{i}", "shard-00000", i + 1, row))
@@ -255,6 +268,7 @@ def test_dolma_writes_the_same_lines(tmp_path):
     assert read[0] == read[1]
 
 
+@pytest.mark.slow
 @SPECS
 def test_olmo_core_reads_dolma(tmp_path, spec, monkeypatch):
     """What trains on dolma's files."""
@@ -272,6 +286,7 @@ def test_olmo_core_reads_dolma(tmp_path, spec, monkeypatch):
     assert [found[i]["input_ids"].tolist() for i in range(len(found))] == expected
 
 
+@pytest.mark.slow
 def test_torch_maps_flat_files(tmp_path):
     """As nanoGPT, and the loaders around llm.c's files do it."""
     torch = pytest.importorskip("torch")
