@@ -10,11 +10,16 @@ import pyarrow.parquet as pq
 import pytest
 
 from shardpiece import storage
+from shardpiece.corpus.order import Validation
 from shardpiece.errors import ConfigError, OutputError
 from shardpiece.shards import formats
+from shardpiece.shards.builder import ShardBuilder, ShardLayout, finish_formats
 from shardpiece.shards.formats import columns, litdata, mds, megatron, parts
 from shardpiece.shards.formats.base import Pieces, ShardSpec, TokenBatch
 from shardpiece.shards.formats.datatrove import for_people
+from shardpiece.shards.manifest import files_of
+from shardpiece.shards.packing import Packing
+from shardpiece.shards.readers import iter_rows
 
 ALL = list(formats.FORMATS)
 DOCUMENTS = [[1, 2, 3], [], [258], [4, 0], []]
@@ -103,8 +108,8 @@ def test_documents_come_back(tmp_path, name, vocab_size):
     assert [row.tokens.tolist() for row in found] == rows
     assert all(row.piece_ends is None for row in found)
     if "ids" in formats.get(name).carries:
-        nothing = None if name in ("parquet", "arrow") else ""
-        assert [row.id for row in found] == [nothing if id is None else id for id in [*IDS, "z"]]
+        expected = [id or None for id in IDS] if name == "dolma" else IDS
+        assert [row.id for row in found] == [*expected, "z"]
     assert names(tmp_path) == sorted(file["name"] for file in shard["files"])
     for file in shard["files"]:
         path = tmp_path / file["name"]
@@ -254,11 +259,11 @@ def test_dolma_bytes(tmp_path):
 def test_mds_bytes_of_documents(tmp_path):
     shard = write(tmp_path, "mds", SPEC, documents(DOCUMENTS[:2], ["a", "bc"]))
     config = (
-        b'{"column_encodings": ["str", "ndarray:uint16"], "column_names": ["id", "tokens"], "column_sizes": [null, null], '
+        b'{"column_encodings": ["json", "ndarray:uint16"], "column_names": ["id", "tokens"], "column_sizes": [null, null], '
         b'"compression": null, "format": "mds", "hashes": ["xxh3_64"], "size_limit": 67108864, "version": 2}'
     )
-    first = u32(1, 8) + b"a" + b"\x04\x03" + u16(1, 2, 3)
-    second = u32(2, 2) + b"bc" + b"\x04\x00"
+    first = u32(3, 8) + b'"a"' + b"\x04\x03" + u16(1, 2, 3)
+    second = u32(4, 2) + b'"bc"' + b"\x04\x00"
     start = 4 + 4 * 3 + len(config)
     whole = u32(2) + u32(start, start + len(first), start + len(first) + len(second)) + config + first + second
     assert names(tmp_path) == ["shard-00000.000.mds"]
@@ -465,6 +470,33 @@ def test_a_header_that_comes_last(tmp_path, monkeypatch):
         full.write(b"1")
     full.discard()
     assert names(tmp_path) == ["x"]
+
+
+def test_every_format_in_one_pass_with_validation_and_packing(tmp_path):
+    ids = [f"d{i}" for i in range(60)]
+    rows = [[i] * (1 + i % 5) for i in range(60)]
+    spec = replace(SPEC, sequence_length=8, packed=True)
+    layout = ShardLayout(tuple(ALL), spec, Validation(0.3, seed=1), Packing("best_fit", 8, pad_id=0))
+    builder = ShardBuilder(str(tmp_path), "shard-00000", layout)
+    for batch in documents(rows, ids, size=9):
+        builder.add(batch)
+    shards = [builder.finish()]
+    packing = {"long_documents": "split", "sequence_length": 8}
+    manifest = {"formats": finish_formats(str(tmp_path), shards, layout), "vocab_size": 300, "tokenizer": "f00d",
+                "shards": shards, "packing": packing}  # fmt: skip
+    for split in ("train", "validation"):
+        found = {
+            name: [
+                (row.tokens.tolist(), row.piece_ends.tolist())
+                for row in iter_rows(str(tmp_path), manifest, name, split)
+            ]
+            for name in ALL
+        }
+        assert all(len(tokens) == 8 for tokens, _ in found["bin"])
+        assert all(made == found["parquet"] for made in found.values())
+    listed = {file["name"] for file in files_of(manifest)}
+    assert listed == storage.tree(str(tmp_path)).keys()
+    assert {"mds/train/index.json", "mds/validation/index.json", "arrow/train/state.json"} <= listed
 
 
 @pytest.mark.parametrize("name", ALL)

@@ -96,7 +96,8 @@ def train(config_path, settings, **flags):
     "shard_formats",
     multiple=True,
     metavar="FORMAT",
-    help="parquet (default), bin, ..; several in one pass, each in a directory of its name.",
+    help="parquet (default), arrow, bin, llm.c, npy, megatron, datatrove, dolma, mds or litdata; several in one pass, each in a "
+    "directory of its name.",
 )
 @click.option("--append-eos", is_flag=True, help="End every document with the end-of-text token.")
 @click.option(

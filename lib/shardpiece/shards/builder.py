@@ -55,7 +55,7 @@ class ShardLayout:
     @property
     def keeps_ids(self) -> bool:
         """Whether any format has a place for the ids of documents in its rows."""
-        return self.carries("ids" if self.packing is None else "pieces")
+        return self.carries("ids")
 
     @property
     def needs_ids(self) -> bool:

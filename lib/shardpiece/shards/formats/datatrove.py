@@ -6,7 +6,6 @@ Of packed rows the index has the ends of the documents in them, and of the paddi
 out right; which of these is which row's says ``NAME.pieces.npy`` together with ``NAME.ends.npy`` (see boundaries.py).
 """
 
-import math
 from collections.abc import Iterator
 
 import numpy as np
@@ -77,7 +76,10 @@ class _DatatroveWriter:
 
 def for_people(tokens: int) -> str:
     """Three digits and a prefix, as datatrove writes it: 1.23 MT."""
-    exponent = math.floor(math.log10(tokens)) if tokens else 0
-    step = exponent // 3
-    prefix = ("", "k", "M", "G", "T", "P", "E")[step]
-    return f"{tokens / 10 ** (3 * step):.{2 - exponent % 3}f} {prefix}T"
+    exponent = len(str(tokens)) - 1
+    value = tokens / 10 ** (exponent // 3 * 3)
+    if round(value, 2 - exponent % 3) >= 10 ** (exponent % 3 + 1):  # 999,999 are 1.00 M
+        exponent += 1
+        value = tokens / 10 ** (exponent // 3 * 3)
+    prefix = ("", "k", "M", "G", "T", "P", "E")[exponent // 3]
+    return f"{value:.{2 - exponent % 3}f} {prefix}T"

@@ -1,7 +1,8 @@
 """``dolma``, as OLMo's trainers read it: ``NAME.npy``, which in spite of its name is ids without an NPY header, uint16 or
 uint32, little-endian; and ``NAME.csv.gz``, a line "start,end,id,src,loc" for each document, in tokens of the ``.npy``.
 
-``src`` is the name of the shard and ``loc`` the row in it, from 1; a document that has no id has an empty one. Of packed rows
+``src`` is the name of the shard and ``loc`` the row in it, from 1; a document without an id has an empty one,
+and an empty one is read as none. Of packed rows
 every document in a row has a line, and ``loc`` says which row it is in. Rows that hold nothing have no place there.
 """
 
@@ -47,7 +48,7 @@ class DolmaFormat:
         if not spec.packed:
             ends = np.array([end for _, end, _, _ in documents], np.int64)
             for row, (_, _, name, _) in zip(flat_rows(path, dtype, ends), documents, strict=True):
-                yield row._replace(id=name)
+                yield row._replace(id=name or None)
             return
         pieces = np.array([(start, end) for start, end, _, _ in documents], np.int64).reshape(-1, 2)
         locs = np.array([loc for *_, loc in documents], np.int64)

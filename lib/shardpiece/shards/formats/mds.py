@@ -2,7 +2,7 @@
 and ``index.json`` beside them. A row is u32 sizes of the columns of variable size, in the order of their names, then the
 values in this order.
 
-Documents: ``id`` (str, empty for none) and ``tokens`` (``ndarray:uint16`` or ``ndarray:uint32``: with a length of its own,
+Documents: ``id`` (json: a string or null) and ``tokens`` (``ndarray:uint16`` or ``ndarray:uint32``: with a length of its own,
 which may be 0); packed rows: ``tokens`` (``ndarray:uint16:LENGTH``), ``doc_ids`` (json, a list) and ``doc_lengths``
 (``ndarray:int32``). Carried columns are ``json``. Checksums are in ``index.json`` as ``xxh3_64``, for ``validate_hash``.
 """
@@ -68,7 +68,7 @@ def _columns(spec: ShardSpec) -> dict[str, str]:
     if spec.packed:
         length = f":{spec.sequence_length}" if spec.sequence_length else ""
         return {"doc_ids": "json", "doc_lengths": "ndarray:int32", "tokens": tokens + length}
-    columns = {"id": "str", "tokens": tokens} | {field.name: "json" for field in spec.metadata or ()}
+    columns = {"id": "json", "tokens": tokens} | {field.name: "json" for field in spec.metadata or ()}
     return dict(sorted(columns.items()))
 
 
@@ -121,8 +121,9 @@ class _MdsWriter:
         static = self._sizes[self._columns.index("tokens")] is not None
         values = {"tokens": _arrays(tokens, batch.offsets, shape=not static)}
         if not self._packed:
-            names = [""] * len(batch) if batch.ids is None else batch.ids.fill_null("").to_pylist()
-            values["id"] = [name.encode() for name in names]
+            values["id"] = [
+                _json(name) for name in ([None] * len(batch) if batch.ids is None else batch.ids.to_pylist())
+            ]
             for name in self._columns:
                 if name not in values:
                     values[name] = [_json(value) for value in batch.metadata[name].to_pylist()]
@@ -187,7 +188,7 @@ def _decode(raw: bytes, columns: list[tuple[str, str, int | None]]) -> dict:
         data = raw[at : at + size]
         at += size
         if name == "id":
-            values[name] = data.decode()
+            values[name] = json.loads(data)
         elif encoding.startswith("ndarray:"):
             _, dtype, *shape = encoding.split(":")
             values[name] = np.frombuffer(data, dtype, offset=0 if shape else 1 + (1 << data[0] % 4))
