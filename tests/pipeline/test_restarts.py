@@ -63,6 +63,16 @@ def test_a_killed_worker_and_a_killed_driver(tmp_path):
 
 
 @pytest.mark.slow
+def test_a_killed_worker_without_retries_is_one_line(job, tmp_path):
+    attempt = Attempt.start(command(job, tmp_path / "out", "local[1]"), tmp_path / "log")
+    assert wait_for(lambda: finished_shards(tmp_path / "out") >= 1, attempt), attempt.log.read_text()
+    assert kill_one(attempt.children(), is_worker, random.Random(1))
+    assert attempt.process.wait(100) == 1
+    (said,) = [line for line in attempt.log.read_text().splitlines() if line.startswith("shardpiece: error: ")]
+    assert "a worker process has died" in said
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("master", "settings"),
     [
