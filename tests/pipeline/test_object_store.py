@@ -205,8 +205,8 @@ def test_a_job_whose_uploads_are_cut(bucket, cut, tmp_path):
     fs, inner = storage.filesystem(f"{bucket}/data-cut")
     fs.put(str(local), inner, recursive=True)
     cuts = [
-        Cut(r"PUT /corpora/cut-out/words/part", 2, sent=5_000),
-        Cut(r"PUT /corpora/cut-out/shards/.*shard", 2, sent=20_000),
+        Cut(r"PUT /corpora/cut-out/words/part", 2, sent=300),
+        Cut(r"PUT /corpora/cut-out/shards/\w+/shard-\d+\.(bin|parquet)", 2, sent=20_000),
         Cut(r"PUT /corpora/cut-out/shards/.*shard", 2, answer=True),
         Cut(r"POST /corpora/cut-out/shards/.*uploadId", 2, answer=True),
         Cut(r"PUT /corpora/cut-out/shards/_journal", 1, sent=10),
@@ -214,9 +214,12 @@ def test_a_job_whose_uploads_are_cut(bucket, cut, tmp_path):
         Cut(r"GET /corpora/data-cut/", 3, sent=0),
     ]
     cut(*cuts)
-    command = [sys.executable, "-m", "shardpiece.cli", "run", "--input", f"{bucket}/data-cut/*.parquet", "--output",
-               f"{bucket}/cut-out", "--master", "local[2]", "--set", "id_column=id", "--set", "train.vocab_size=400",
-               "--set", "encode.format=[parquet,bin]", "--set", "encode.shard_size=1MiB"]  # fmt: skip
+    job = tmp_path / "job.yaml"
+    job.write_text(
+        f"master: local[2]\ninput: ['{bucket}/data-cut/*.parquet']\nid_column: id\noutput: {bucket}/cut-out\n"
+        "train: {vocab_size: 400}\nencode: {format: [parquet, bin], shard_size: 1MiB}\n"
+    )
+    command = [sys.executable, "-m", "shardpiece.cli", "run", str(job)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stderr
     assert [c.done for c in cuts] == [c.times for c in cuts]

@@ -161,6 +161,10 @@ def collect(session: SparkSession, frame: DataFrame) -> list[Row]:
     return rows
 
 
+# What Spark says of tasks whose Python worker, or whose executor, is gone.
+_DIED = ("Python worker exited unexpectedly", "ExecutorLostFailure")
+
+
 @contextmanager
 def job_errors(what: str) -> Iterator[None]:
     """Turn a Spark failure into a ShardpieceError: the one an executor raised, or one line of what Spark says."""
@@ -174,6 +178,11 @@ def job_errors(what: str) -> Iterator[None]:
         known = error_from_executor(str(error))
         if known is not None:
             raise known from error
+        if any(sign in str(error) for sign in _DIED):
+            raise ShardpieceError(
+                f"{what} failed: a worker process has died while it was at work, perhaps for lack of memory. Start the job again; "
+                f"with --master 'local[*,4]' Spark itself tries tasks again{_log_hint()}"
+            ) from error
         raise ShardpieceError(f"{what} failed in Spark: {_first_line(error)}{_log_hint()}") from error
 
 
