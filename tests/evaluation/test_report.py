@@ -192,10 +192,10 @@ def test_sweep_says_what_to_choose_by():
     assert "<script>window.ran" not in page
     assert page == render_sweep(type(sweep).model_validate_json(sweep.model_dump_json()))
     found = {finding.topic: finding.sentences for finding in summary_of_sweep(sweep)}
-    assert found["Compression"][0].startswith("At 8,000 tokens unigram, counted needs the fewest for the text; ")
-    assert "bpe, counted 4\u00a0% more" in found["Compression"][0]
+    assert found["Compression"][0].startswith("At 8,000 tokens unigram (counted) needs the fewest for the text; ")
+    assert "bpe (counted) 4\u00a0% more" in found["Compression"][0]
     assert "17\u00a0% from 8,000 to 16,000" in found["Size"][0]
-    assert "temperature 0.3 treats the groups most alike (Gini coefficient of fertility 0.200" in found["Balance"][0]
+    assert "(temperature 0.3) treats the groups most alike (Gini coefficient of fertility 0.200" in found["Balance"][0]
 
 
 @pytest.mark.parametrize(

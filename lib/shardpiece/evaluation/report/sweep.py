@@ -25,7 +25,7 @@ def series_of(sweep: schema.Sweep) -> dict[str, list[schema.SweepCell]]:
     several = len({cell.weights for cell in sweep.cells}) > 1
     found: dict[str, list[schema.SweepCell]] = {}
     for one in sorted(sweep.cells, key=lambda one: one.vocab_size):
-        found.setdefault(f"{one.algorithm}, {one.weights}" if several else one.algorithm, []).append(one)
+        found.setdefault(f"{one.algorithm} ({one.weights})" if several else one.algorithm, []).append(one)
     return dict(sorted(found.items()))
 
 

@@ -130,7 +130,7 @@
       const sizes = [...new Set(choice.series.flatMap((series) => series.x))].filter((size) => size > 0).sort((a, b) => a - b);
       return {
         ...common, height: 400, margin: { ...common.margin, t: 34 },
-        xaxis: { ...axis, type: "log", title: { text: choice.x }, tickvals: sizes, ticktext: sizes.map(compact.format) },
+        xaxis: { ...axis, type: "log", title: { text: choice.x }, tickvals: sizes, ticktext: sizes.map((size) => (size < 1e6 ? Tokens.number(size) : compact.format(size))) },
         yaxis: { ...axis, title: { text: choice.y }, tickformat: choice.percent ? ".0%" : "" },
       };
     }
