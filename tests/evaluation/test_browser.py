@@ -14,7 +14,7 @@ from tests.conftest import TEXTS
 from tests.evaluation.browser import chromium, complaints_of, picture, requests_of, set_theme, set_width
 from tests.evaluation.made_report import HOSTILE, made_report, made_sweep
 
-WAIT = 30
+WAIT = 60
 # What stands on what: the contrast that WCAG 2 asks of text.
 PAIRS = [
     ("--ink", "--page"), ("--ink", "--raised"), ("--quiet", "--page"), ("--quiet", "--raised"), ("--link", "--page"), ("--warn", "--page"),
