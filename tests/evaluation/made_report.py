@@ -68,10 +68,45 @@ def made_report(names=NAMES, groups=None, with_everything=True) -> schema.Report
     )  # fmt: skip
 
 
+def made_sweep(
+    groups=("en", "my", HOSTILE), weights=("counted", "temperature 0.3"), sizes=(8000, 16000, 32000)
+) -> schema.Sweep:
+    report = made_report(NAMES[:1], list(groups), False)
+    cells = []
+    for a, algorithm in enumerate(("bpe", "unigram")):
+        for w, weighting in enumerate(weights):
+            for n, size in enumerate(sizes):
+                per_token = 2.5 + 0.5 * n + 0.1 * a - 0.15 * w
+                cells.append(
+                    schema.SweepCell(
+                        name=f"{algorithm} {weighting} {size}",
+                        algorithm=algorithm,
+                        vocab_size=size,
+                        weights=weighting,
+                        tokenizer=f"tokenizers/{algorithm}-{w}-{size}",
+                        fingerprint="cd" * 32,
+                        seconds=3.5,
+                        overall=_metrics(report.corpus, per_token, False),
+                        groups={
+                            g: _metrics(of, per_token - 0.2 * i, False)
+                            for i, (g, of) in enumerate(report.corpus.groups.items())
+                        },
+                        renyi=schema.Renyi(alpha=2.5, efficiency=0.44, efficiency_of_used=0.5),
+                        utilization=schema.Utilization(possible=size, used=size, fraction=1.0, at_least={1: size}),
+                        fertility_gini=0.3 - 0.1 * w,
+                        parameters={"GPT-2 small": size * 768},
+                    )
+                )
+    return schema.Sweep(
+        key=report.key, settings=report.settings, definitions=report.definitions, corpus=report.corpus, shapes=report.shapes,
+        cells=cells, curves={}, notes=[],
+    )  # fmt: skip
+
+
 def _metrics(size: schema.TextSize, per_token: float, lossy: bool) -> schema.GroupMetrics:
     tokens = round(size.bytes / per_token)
     return schema.GroupMetrics(
-        **size.model_dump(),
+        **size.model_dump(include={"documents", "bytes", "characters", "words"}),
         tokens=tokens,
         tokens_per_document=tokens / size.documents if size.documents else None,
         bytes_per_token=size.bytes / tokens if tokens else None,

@@ -9,12 +9,12 @@ import time
 import pytest
 
 import shardpiece
-from shardpiece.evaluation.report import render
+from shardpiece.evaluation.report import render, render_sweep
 from tests.conftest import TEXTS
 from tests.evaluation.browser import chromium, complaints_of, picture, requests_of, set_theme, set_width
-from tests.evaluation.made_report import HOSTILE, made_report
+from tests.evaluation.made_report import HOSTILE, made_report, made_sweep
 
-WAIT = 30
+WAIT = 60
 # What stands on what: the contrast that WCAG 2 asks of text.
 PAIRS = [
     ("--ink", "--page"), ("--ink", "--raised"), ("--quiet", "--page"), ("--quiet", "--raised"), ("--link", "--page"), ("--warn", "--page"),
@@ -174,6 +174,19 @@ def test_plots_are_drawn_for_every_choice(report):
         option.click()
         assert report.find_elements("css selector", "#figure-vocabulary .barlayer .point")
     assert complaints_of(report) == []
+
+
+def test_sweep_is_drawn(browser, tmp_path):
+    path = tmp_path / "sweep.html"
+    path.write_text(render_sweep(made_sweep()), encoding="utf-8")
+    browser.get(path.as_uri())
+    for name in ("curves", "parameters", "by-group"):
+        lines = browser.find_elements("css selector", f"#figure-{name} .scatterlayer .trace")
+        assert len(lines) == 4
+    find(browser, "#cells thead th:nth-child(4) button").click()
+    assert find(browser, "#cells tbody tr th").text == "unigram"
+    assert browser.execute_script("return window.ran") is None
+    assert complaints_of(browser) == []
 
 
 @pytest.mark.slow

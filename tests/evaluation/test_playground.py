@@ -13,6 +13,7 @@ import pytest
 
 import shardpiece
 from shardpiece.cli import main
+from shardpiece.errors import DocumentError
 from shardpiece.evaluation.playground.app import MAX_BYTES, MAX_REQUEST_BYTES, create_app, host_allowed
 from shardpiece.evaluation.playground.cutting import Cutter
 from shardpiece.evaluation.playground.server import named
@@ -144,6 +145,14 @@ def test_other_sites_are_refused(client):
     answer = client.post("/api/cut", json={"text": "a"}, headers={"Sec-Fetch-Site": "cross-site"})
     assert answer.status_code == 403
     assert "Access-Control-Allow-Origin" not in answer.headers
+
+
+def test_what_cannot_be_cut_is_said(client, cutter, monkeypatch):
+    def refuse(*_):
+        raise DocumentError(0, "takes too long to cut")
+
+    monkeypatch.setattr(cutter, "encode", refuse)
+    assert "takes too long to cut" in cut(client, "a", 422)["error"]
 
 
 def test_the_page_allows_nothing_else(client):

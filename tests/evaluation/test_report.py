@@ -9,9 +9,10 @@ from html.parser import HTMLParser
 import pytest
 
 from shardpiece.evaluation.pages import content_security_policy, script_json
-from shardpiece.evaluation.report import figures, render, samples, tables, values
+from shardpiece.evaluation.report import figures, render, render_sweep, samples, tables, values
 from shardpiece.evaluation.report.summary import more, summary
-from tests.evaluation.made_report import HOSTILE, NAMES, made_report
+from shardpiece.evaluation.report.sweep import summary as summary_of_sweep
+from tests.evaluation.made_report import HOSTILE, NAMES, made_report, made_sweep
 
 
 @pytest.fixture(scope="module")
@@ -183,3 +184,22 @@ def test_json_inside_a_script_cannot_end_it():
     assert json.loads(text) == hostile
     with pytest.raises(ValueError, match="Out of range"):
         script_json(float("nan"))
+
+
+def test_sweep_says_what_to_choose_by():
+    sweep = made_sweep()
+    page = render_sweep(sweep)
+    assert "<script>window.ran" not in page
+    assert page == render_sweep(type(sweep).model_validate_json(sweep.model_dump_json()))
+    found = {finding.topic: finding.sentences for finding in summary_of_sweep(sweep)}
+    assert found["Compression"][0].startswith("At 8,000 tokens unigram (counted) needs the fewest for the text; ")
+    assert "bpe (counted) 4\u00a0% more" in found["Compression"][0]
+    assert "17\u00a0% from 8,000 to 16,000" in found["Size"][0]
+    assert "(temperature 0.3) treats the groups most alike (Gini coefficient of fertility 0.200" in found["Balance"][0]
+
+
+@pytest.mark.parametrize(
+    "given", [{"groups": [""]}, {"groups": []}, {"weights": ["counted"]}, {"sizes": [8000]}, {"sizes": []}]
+)
+def test_any_sweep_is_drawn(given):
+    assert "Tokenizers to choose from" in render_sweep(made_sweep(**given))

@@ -19,6 +19,7 @@ from shardpiece.evaluation import build, schema
 from shardpiece.evaluation.cost import parameters
 from shardpiece.evaluation.definitions import DEFINITIONS
 from shardpiece.evaluation.metrics import gini
+from shardpiece.evaluation.report import render_sweep
 from shardpiece.pipeline import train
 from shardpiece.pipeline.evaluate import measure_table, parquet_bytes, shapes_of
 from shardpiece.pipeline.outputs import OutputKind
@@ -32,6 +33,7 @@ from shardpiece.words import table as words
 
 MANIFEST = "sweep.json"
 TABLE = "sweep.parquet"
+PAGE = "sweep.html"
 TOKENIZERS = "tokenizers"
 CELLS = "cells"
 _OF_THE_GRID = {"words", "output", "vocab_size", "vocab_sizes", "algorithm", "weights", "temperature", "threads"}
@@ -110,7 +112,9 @@ def _sweep(config: JobConfig, session: Callable, held: ExitStack) -> StageReport
     )
     table = parquet_bytes(list(_rows(cells)), "cell")
     storage.write_bytes(storage.join(output, TABLE), table)
-    described = [(TABLE, table)] + [
+    page = render_sweep(result).encode()
+    storage.write_bytes(storage.join(output, PAGE), page)
+    described = [(TABLE, table), (PAGE, page)] + [
         (name, storage.read_bytes(storage.join(output, name)))
         for name in map(_cell_file, (cell.name for cell in cells))
     ]

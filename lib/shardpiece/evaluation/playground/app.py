@@ -9,6 +9,7 @@ from typing import Any
 import flask
 
 from shardpiece import __version__
+from shardpiece.errors import ShardpieceError, one_line
 from shardpiece.evaluation.pages import asset, environment, script_json
 from shardpiece.evaluation.playground.cutting import MAX_BYTES, SHOWN_TOKENS, Cutter
 from shardpiece.text.special import IN_TEXT
@@ -77,6 +78,10 @@ def create_app(cutter: Cutter, host: str = "127.0.0.1", names: Iterable[str] = (
     @app.post("/api/json")
     def as_json():
         return flask.jsonify(cutter.as_json(*_request()[:2]))
+
+    @app.errorhandler(ShardpieceError)
+    def cannot_be_cut(error):
+        return _problem(422, one_line(error))
 
     @app.errorhandler(413)
     def too_long(error):

@@ -67,6 +67,8 @@
   const plain = (text) => String(text).replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;");
   const short = (text, most = 28) => ([...text].length > most ? `${[...text].slice(0, most - 1).join("")}…` : text);
 
+  const compact = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 });
+
   const traces = {
     dots: (choice, colors) => [
       ...(choice.reference ? [{
@@ -86,6 +88,11 @@
       customdata: choice.categories.map(plain),
       marker: { color: at(colors.series, i), pattern: { shape: at(PATTERNS, i), fillmode: "overlay", fgcolor: colors.page, size: 6, solidity: 0.2 } },
       hovertemplate: `%{customdata}: %{x:,}<extra>${plain(short(series.name))}</extra>`,
+    })),
+    lines: (choice, colors) => choice.series.map((series, i) => ({
+      type: "scatter", mode: "lines+markers", name: plain(short(series.name)), x: series.x, y: series.y,
+      line: { color: at(colors.series, i), dash: at(DASHES, i), width: 2 }, marker: { symbol: at(SYMBOLS, i), size: 9 },
+      hovertemplate: `%{x:,}: %{y:${choice.percent ? ".1%" : ".3f"}}<extra>${plain(short(series.name))}</extra>`,
     })),
     curve: (choice, colors) => choice.series.map((series, i) => ({
       type: "scatter", mode: "lines", name: plain(short(series.name)), x: series.x, y: series.y,
@@ -119,6 +126,14 @@
         xaxis: { ...axis, type: "log", title: { text: choice.x }, dtick: 1, exponentformat: "none", tickformat: ",d" },
         yaxis: { ...axis, type: "log", title: { text: choice.y }, dtick: 1, exponentformat: "none", tickformat: ",d" },
       };
+    if (figure.kind === "lines") {
+      const sizes = [...new Set(choice.series.flatMap((series) => series.x))].filter((size) => size > 0).sort((a, b) => a - b);
+      return {
+        ...common, height: 400, margin: { ...common.margin, t: 34 },
+        xaxis: { ...axis, type: "log", title: { text: choice.x }, tickvals: sizes, ticktext: sizes.map((size) => (size < 1e6 ? Tokens.number(size) : compact.format(size))) },
+        yaxis: { ...axis, title: { text: choice.y }, tickformat: choice.percent ? ".0%" : "" },
+      };
+    }
     const count = choice.categories.length;
     const height = figure.kind === "bars" ? count * (8 * choice.series.length + 12) : count * 21;
     return {
