@@ -26,6 +26,7 @@ from shardpiece.evaluation import build, schema
 from shardpiece.evaluation.cost import DEFAULT_SHAPES
 from shardpiece.evaluation.measure import Measurer, Pieces, TableMeasurer
 from shardpiece.evaluation.parallel import STRIP_LAST_PART, key_hashes
+from shardpiece.evaluation.report import render
 from shardpiece.evaluation.tally import TextTally, TokenTally
 from shardpiece.evaluation.words import word_engine
 from shardpiece.pipeline.encoded import chunks
@@ -99,7 +100,6 @@ def _evaluate(session: Callable[[], SparkSession], config: JobConfig, held: Exit
         tokenizers=[[one.name, one.source, one.tokenizer.fingerprint, _hash(one.training)] for one in candidates],
         settings=wanted.settings,
         words=manifest and manifest["fingerprint"],
-        page=_renderer() is not None,
         **_input_key(config, plan),
     )
     finished = OUTPUT.finished(output, key, config.overwrite)
@@ -377,10 +377,7 @@ def _measure(
 
 def write(lock, output: str, report: schema.Report) -> None:
     """metrics.parquet, the page, and metrics.json last."""
-    files = {TABLE: metrics_table(report)}
-    render = _renderer()
-    if render is not None:
-        files[PAGE] = render(report).encode()
+    files = {TABLE: metrics_table(report), PAGE: render(report).encode()}
     for name, content in files.items():
         storage.write_bytes(storage.join(output, name), content)
     report.files = [
@@ -388,14 +385,6 @@ def write(lock, output: str, report: schema.Report) -> None:
         for name, content in files.items()
     ]
     OUTPUT.finish(lock, report.model_dump(mode="json"))
-
-
-def _renderer() -> Callable[[schema.Report], str] | None:
-    try:
-        from shardpiece.evaluation.report import render
-    except ImportError:
-        return None
-    return render
 
 
 def metrics_table(report: schema.Report) -> bytes:
