@@ -9,7 +9,7 @@ import shardpiece
 from shardpiece.corpus.base import Columns
 from shardpiece.corpus.order import Placement
 from shardpiece.corpus.sources import list_files
-from shardpiece.corpus.splits import plan_input
+from shardpiece.corpus.splits import plan_input, read_batches
 from shardpiece.errors import ConfigError, FormatError, ShardpieceError
 from shardpiece.pipeline.encoded import DocumentEncoder, Encoding, WorkerTokenizer, chunks
 from shardpiece.pipeline.tasks import Counters
@@ -179,7 +179,7 @@ def test_sampled_ids_depend_on_the_document_alone(tmp_path, tokenizer):
                                   Encoding("text", (), (), True, sampling), Placement(), Value(worker), worker.key,
                                   Counters(*[Value()] * 4))  # fmt: skip
         got = {}
-        for encoded in encoder.encode(shards[0].splits):
+        for encoded in encoder.encode(read_batches(shards[0].splits, plan.selection)):
             batch = encoded.written()
             for i, name in enumerate(batch.ids.to_pylist()):
                 got[name] = batch.tokens[batch.offsets[i] : batch.offsets[i + 1]].tolist()

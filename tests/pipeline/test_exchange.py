@@ -60,3 +60,23 @@ def test_a_lost_part_is_an_error(monkeypatch):
     assert len(batches) == 5
     with pytest.raises(ShardpieceError, match="the shuffle lost a part"):
         list(gather(iter(batches[:1] + batches[2:]), SCHEMA))
+
+
+def test_documents_without_an_order_come_by_key_and_content(monkeypatch):
+    monkeypatch.setattr(exchange, "_PART_BYTES", 1_500)
+    schema = SCHEMA.append(pa.field("key", pa.uint64()))
+    keys = [5, (1 << 64) - 1, 5, 0, 5, 1 << 63]
+    rows = [{**document, "key": key} for document, key in zip(documents(6), keys, strict=True)]
+    rows += [rows[0], rows[0]]  # 5,000 bytes, several parts
+    found = []
+    for order in (range(8), [3, 7, 5, 1, 0, 2, 6, 4]):
+        scatter = Scatter(None, 1)
+        batches = [
+            b for i in order for b in scatter.add(pa.RecordBatch.from_pylist([rows[i]], schema), np.zeros(1, int))
+        ]
+        batches += [b for _ in range(3) for b in Scatter(None, 1).finish({0: "a note"})]
+        assert [note for _, note, _ in gather(iter(shuffled(batches, 2)), schema) if note] == ["a note"] * 3
+        found.append([row for _, _, got in gather(iter(shuffled(batches, 2)), schema) for row in got.to_pylist()])
+    assert found[0] == found[1]
+    assert [row["key"] for row in found[0]] == sorted(row["key"] for row in rows)
+    assert sorted(row["n"] for row in found[0]) == sorted(row["n"] for row in rows)

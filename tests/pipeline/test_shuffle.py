@@ -12,7 +12,7 @@ import pytest
 import shardpiece
 from shardpiece.config import load_config
 from shardpiece.corpus.keys import below, document_hash
-from shardpiece.errors import ConfigError, DataError
+from shardpiece.errors import ConfigError, DataError, OutputError
 from shardpiece.pipeline.encode import encode
 from shardpiece.shards.readers import iter_rows
 from tests.pipeline.test_stages import contents, interrupt
@@ -175,6 +175,38 @@ def test_a_mixture_is_taken_to_the_token(session, place, rows, tmp_path, shuffle
     # Copies do not stand side by side.
     order = [name for shard in ids_by_shard(tmp_path / "out", "train") for name in shard]
     assert sum(a == b for a, b in pairwise(order)) < 20
+
+
+def test_a_table_gives_what_its_files_give(session, place, rows, tmp_path):
+    """But for documents of one id, which a table has in no order."""
+    spark = session()
+    spark.read.parquet(str(place / "b")).createOrReplaceTempView("documents")
+    settings = {"encode__shuffle": "global", "group_column": "source", "encode__metadata_columns": ["source"],
+                "encode__mixture": {"wiki": 1.5, "*": 1.0}, "encode__validation": {"fraction": 0.1}}  # fmt: skip
+    encode(session, config_for(place, tmp_path / "files", **settings))
+    query = "sql:SELECT * FROM documents ORDER BY text"
+    for name, given in (("table", "table:documents"), ("query", query)):
+        encode(session, config_for(place, tmp_path / name, input=[given], **settings))
+    shards = {
+        where: {name: data for name, data in contents(tmp_path / where).items() if "shard-" in name}
+        for where in ("files", "table", "query")
+    }
+    assert len(shards["table"]) == 10
+    assert shards["table"] == shards["query"]
+    assert shards["files"].keys() == shards["table"].keys()
+    assert sum(shards["files"][name] != shards["table"][name] for name in shards["files"]) <= 1
+    manifest = json.loads((tmp_path / "table" / "manifest.json").read_text())
+    [source] = manifest["input"]
+    assert (source["path"], source["rows"]) == ("table:documents", 600)
+    # Unchanged it is skipped; with one row less it is another input.
+    again = config_for(place, tmp_path / "table", input=["table:documents"], **settings)
+    assert encode(session, again).skipped
+    spark.read.parquet(str(place / "b")).where("id != 'd3'").createOrReplaceTempView("documents")
+    with pytest.raises(OutputError, match="made from other input"):
+        encode(session, again)
+    for key, value, message in (("id_column", None, "Set id_column"), ("encode__shuffle", "shard", "in no order")):
+        with pytest.raises(ConfigError, match=message):
+            encode(session, config_for(place, tmp_path / "x", input=["table:documents"], **settings | {key: value}))
 
 
 def test_what_cannot_be_is_said_before_or_named(session, place, rows, tmp_path):

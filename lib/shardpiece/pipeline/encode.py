@@ -16,16 +16,18 @@ from shardpiece.config import EncodeConfig, JobConfig
 from shardpiece.corpus.base import Columns, InputPlan, Selection
 from shardpiece.corpus.mixture import Share
 from shardpiece.corpus.order import Placement
+from shardpiece.corpus.sources import dataframe_of
 from shardpiece.errors import ConfigError
 from shardpiece.lock import RunLock
 from shardpiece.pipeline import increments
 from shardpiece.pipeline.encode_task import OUTPUT, EncodeTask
 from shardpiece.pipeline.encoded import STATISTICS, DocumentEncoder, Encoding, WorkerTokenizer
+from shardpiece.pipeline.frames import FrameInput, open_frame
 from shardpiece.pipeline.increments import Earlier
 from shardpiece.pipeline.inputs import plan_job
 from shardpiece.pipeline.kernels import prepare_encoding
 from shardpiece.pipeline.measure import Measured, measure
-from shardpiece.pipeline.placing import check_repeats, mixture_report, placement_of, shares_of
+from shardpiece.pipeline.placing import check_frame, check_repeats, mixture_report, placement_of, shares_of
 from shardpiece.pipeline.progress import StageProgress, log
 from shardpiece.pipeline.report import StageReport
 from shardpiece.pipeline.session import collect, job_errors
@@ -70,8 +72,8 @@ class Planned:
     why_finished: str = ""
 
 
-def plan_encode(config: JobConfig) -> Planned:
-    """Reads the tokenizer, the input's metadata and what the output has; writes nothing. Raises OutputError for an output
+def plan_encode(config: JobConfig, frame: FrameInput | None = None) -> Planned:
+    """``frame``: the input where that is a table or query. Reads the tokenizer, the input's metadata and what the output has; writes nothing. Raises OutputError for an output
     of other settings, ConfigError and InputError for what cannot be encoded."""
     settings = config.encode
     source = storage.absolute(config.tokenizer_source)
@@ -84,8 +86,7 @@ def plan_encode(config: JobConfig) -> Planned:
     encoding = Encoding(settings.special_tokens_in_text, before, after, settings.empty_documents == "keep", sampling)
     placement, shares = placement_of(settings), shares_of(config)
     packing = _packing(settings, tokenizer)
-    columns = Columns(config.text_column, config.id_column, config.group_column, tuple(settings.metadata_columns))
-    plan = whole = plan_job(config, columns, "encode")
+    plan = whole = frame.plan if frame else plan_job(config, _columns(config), "encode")
     spec = ShardSpec(
         tokenizer.vocab_size, tokenizer.fingerprint, packing and packing.row_length, packing is not None,
         metadata=plan.metadata, eos_id=eos,
@@ -102,7 +103,9 @@ def plan_encode(config: JobConfig) -> Planned:
         plan = increments.unseen(found, whole, config.changed_input)
     shuffled = settings.shuffle == "global"
     if shuffled:
-        shards = plan_shuffled(plan.text_bytes, int(settings.shard_size), found.next_number)
+        shards = plan_shuffled(
+            frame.text_bytes if frame else plan.text_bytes, int(settings.shard_size), found.next_number
+        )
     else:
         shards = plan_shards(plan.splits, int(settings.shard_size), found.next_number)
     key = plan_key(
@@ -130,7 +133,11 @@ def encode(session: Callable[[], SparkSession], config: JobConfig, words: str | 
     ``session`` is called, and Spark started, only when there is something to do. ``words``: a word table whose frequent
     words are likely to come, when the configuration names none; it may turn out not to be usable.
     """
-    planned = plan_encode(config)
+    frame = None
+    if dataframe_of(config.input):
+        check_frame(config)
+        frame = open_frame(session, config, _columns(config)).measured()
+    planned = plan_encode(config, frame)
     if planned.finished is not None:
         log(f"encode: {planned.why_finished}, skipped")
         return _report(planned.finished, 0.0, skipped=True)
@@ -142,11 +149,16 @@ def encode(session: Callable[[], SparkSession], config: JobConfig, words: str | 
     else:
         again = partial(OUTPUT.finished, planned.output, planned.key, config.overwrite)
     with OUTPUT.lock(planned.output, again) as lock:
-        return _encode(session, config, words, planned, lock)
+        return _encode(session, config, words, planned, frame, lock)
 
 
 def _encode(
-    session: Callable[[], SparkSession], config: JobConfig, words: str | None, planned: Planned, lock: RunLock
+    session: Callable[[], SparkSession],
+    config: JobConfig,
+    words: str | None,
+    planned: Planned,
+    frame: FrameInput | None,
+    lock: RunLock,
 ) -> StageReport:
     settings = config.encode
     output, tokenizer, encoding, layout = planned.output, planned.tokenizer, planned.encoding, planned.layout
@@ -157,7 +169,9 @@ def _encode(
     OUTPUT.start(lock, key, resume=True, settings=planned.made_with, add=found.manifest is not None)
 
     new = " new" if found.manifest is not None else ""
-    log(f"encode: {len(plan.files):,}{new} files, {plan.text_bytes / 1e6:,.1f} MB of text")
+    text_bytes = frame.text_bytes if frame else plan.text_bytes
+    what = frame.name if frame else f"{len(plan.files):,}{new} files"
+    log(f"encode: {what}, {text_bytes / 1e6:,.1f} MB of text")
     if config.id_column and not layout.keeps_ids and not layout.needs_ids and not planned.shares:
         log(f"encode: {', '.join(layout.formats)} has no place for document ids, id_column is not used")
     documents = DocumentEncoder(
@@ -167,7 +181,7 @@ def _encode(
     shuffled = settings.shuffle == "global"
     measured = None
     if planned.shares:
-        measured = measure(spark, plan.splits, documents, planned.shares, output, key, settings.incremental)
+        measured = measure(spark, frame or plan.splits, documents, planned.shares, output, key, settings.incremental)
         check_repeats(config, measured.repeats)
         placement = replace(planned.placement, takes=measured.takes)
         documents = replace(documents, placement=placement, counters=Counters.create(spark))
@@ -175,11 +189,11 @@ def _encode(
             shards = plan_shuffled(measured.text_bytes, int(settings.shard_size), found.next_number)
     log(f"encode: {len(shards):,} shards of {', '.join(layout.formats)}")
     # What is shuffled passes twice.
-    reader = documents.counters.reader((1 + shuffled) * plan.text_bytes, "documents", "bytes", "tokens")
+    reader = documents.counters.reader((1 + shuffled) * text_bytes, "documents", "bytes", "tokens")
     with StageProgress("encode", reader) as progress, job_errors("encode"):
         if shuffled:
             run = ShuffledRun(shards, output, key, layout, documents, int(settings.memory_per_task))
-            results = run.encode(spark, plan.splits, int(settings.shard_size))
+            results = run.encode(spark, frame or plan.splits, int(settings.shard_size))
         else:
             task = EncodeTask(spark.sparkContext.broadcast(shards), output, key, layout, documents)
             frame = spark.range(0, len(shards), 1, max(1, len(shards))).mapInArrow(run_tasks(task), RESULT_SCHEMA)
@@ -207,6 +221,11 @@ def _encode(
             f"encode: {manifest['totals']['bad_rows']:,} lines that are no JSON objects of the expected types are left out"
         )
     return _report(manifest, progress.seconds)
+
+
+def _columns(config: JobConfig) -> Columns:
+    metadata = tuple(config.encode.metadata_columns)
+    return Columns(config.text_column, config.id_column, config.group_column, metadata)
 
 
 def _around(settings: EncodeConfig, tokenizer: Tokenizer, eos: int | None) -> tuple[tuple[int, ...], tuple[int, ...]]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 from pyspark import Broadcast
 
+from shardpiece.corpus.splits import read_batches
 from shardpiece.pipeline.encoded import STATISTICS, DocumentEncoder
 from shardpiece.pipeline.outputs import OutputKind
 from shardpiece.pipeline.tasks import result_batch
@@ -64,7 +65,8 @@ class EncodeTask:
         statistics = dict.fromkeys(STATISTICS, 0)
         builder = ShardBuilder(self.output, shard.name, self.layout)
         try:
-            for encoded in self.documents.encode(shard.splits, statistics):
+            batches = read_batches(shard.splits, self.documents.selection)
+            for encoded in self.documents.encode(batches, statistics):
                 encoded.count(statistics)
                 encoded.count_groups(builder.statistics)
                 builder.add(encoded.written(), encoded.written_keys())

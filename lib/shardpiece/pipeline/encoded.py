@@ -1,6 +1,6 @@
 """Documents to token ids on executors: read, chosen, encoded, once for every time that a document is taken."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -9,9 +9,8 @@ import pyarrow.compute as pc
 from pyspark import Broadcast
 
 from shardpiece import storage
-from shardpiece.corpus.base import AnySplit, Batch, Selection
+from shardpiece.corpus.base import Batch, Selection
 from shardpiece.corpus.order import Placement
-from shardpiece.corpus.splits import read_batches
 from shardpiece.pipeline.tasks import Counters, document_errors
 from shardpiece.pipeline.warm_words import WarmWords
 from shardpiece.shards.formats.base import TokenBatch
@@ -145,24 +144,24 @@ class DocumentEncoder:
 
     def encode(
         self,
-        splits: Sequence[AnySplit],
+        batches: Iterator[Batch],
         statistics: dict[str, int] | None = None,
         destination: Callable[[np.ndarray], np.ndarray] | None = None,
     ) -> Iterator[Encoded]:
-        """The documents of some splits, as often as they are taken. ``statistics``: gets the filtered_documents and bad_rows
-        added; ``destination``: from shuffle keys (uint64 [n]) where documents go (int64 [n]), -1 for those that are not
-        wanted; by default all are, at place 0."""
+        """Documents as often as they are taken. ``statistics``: gets the filtered_documents and bad_rows added;
+        ``destination``: from shuffle keys (uint64 [n]) where documents go (int64 [n]), -1 for those that are not wanted; by
+        default all are, at place 0."""
         tokenizer = worker_tokenizer(self.tokenizer_key, self.tokenizer)
-        for read in self.read(splits):
+        for read in self.read(batches):
             if statistics is not None:
                 statistics["filtered_documents"] += read.batch.filtered_rows
                 statistics["bad_rows"] += read.batch.bad_rows
             yield from self._encode(tokenizer, read, destination)
 
-    def read(self, splits: Sequence[AnySplit]) -> Iterator["Read"]:
-        """The documents of some splits as they are in the input."""
+    def read(self, batches: Iterator[Batch]) -> Iterator["Read"]:
+        """Documents with what anything goes by."""
         columns = self.selection.columns
-        for batch in read_batches(splits, self.selection):
+        for batch in batches:
             ids = groups = None
             if self.with_ids or self.goes_by_ids:
                 ids = batch.ids(columns.id, self.goes_by_ids)

@@ -1,7 +1,7 @@
 """DataFrames as input: ``table:NAME`` and ``sql:QUERY``, which Spark reads."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -25,7 +25,7 @@ from shardpiece.corpus.sources import dataframe_of
 from shardpiece.corpus.splits import needed_columns, select_batches, wrong_columns
 from shardpiece.errors import ConfigError, InputError
 from shardpiece.pipeline.inputs import selection_of
-from shardpiece.pipeline.session import job_errors
+from shardpiece.pipeline.session import collect, job_errors
 from shardpiece.text.documents import Documents
 
 # Spark's guess for what it knows nothing of is the largest number there is.
@@ -43,6 +43,25 @@ class FrameInput:
     frame: DataFrame
     plan: InputPlan
     text_bytes: int
+
+    def measured(self) -> "FrameInput":
+        """With its rows, bytes of text and the sum of the rows' hashes in its plan, so that another content is another input.
+        Reads all of it."""
+        columns = self.plan.selection.columns
+        text = functions.col(_quoted(columns.text))
+        hashed = [functions.col(_quoted(name)) for name in (columns.id, columns.group, columns.text) if name]
+        sums = self.frame.select(
+            functions.count("*").alias("rows"),
+            functions.sum(functions.octet_length(text)).alias("bytes"),
+            functions.sum(functions.xxhash64(*hashed).cast("decimal(20,0)")).alias("hash"),
+        )
+        with job_errors(self.name):
+            found = collect(sums.sparkSession, sums)[0]
+        [file] = self.plan.files
+        size = int(found.bytes or 0)
+        known = storage.checksum_bytes(f"{file.footer} {found.hash or 0}".encode()).partition(":")[2]
+        plan = replace(self.plan, files=[InputFile(file.path, size, found.rows, known)])
+        return replace(self, plan=plan, text_bytes=size)
 
     def beginnings(self, partitions: int) -> Iterator[tuple[Documents, list[str] | None]]:
         """The first characters of some documents, and their groups, to choose ``partitions`` borders by."""
@@ -90,6 +109,8 @@ def open_frame(session: Callable[[], SparkSession], config: JobConfig, columns: 
 
         where.parse(selection.where).bind(schema)
     identity = storage.checksum_bytes(storage.canonical_json([name, frame.schema.json(), files]))
+    types = to_arrow_schema(frame.schema)
+    selection = replace(selection, types=pa.schema([types.field(column) for column in columns.metadata]))
     plan = InputPlan([InputFile(name, 0, -1, identity.partition(":")[2])], [], selection)
     return FrameInput(name, frame.select([_quoted(column) for column in needed]), plan, _size_of(frame))
 

@@ -10,18 +10,19 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-from pyspark import Broadcast
+from pyspark import Broadcast, TaskContext
 from pyspark.sql import SparkSession
 
 from shardpiece import storage
 from shardpiece.corpus import mixture
-from shardpiece.corpus.base import AnySplit
+from shardpiece.corpus.base import AnySplit, Batch
 from shardpiece.corpus.keys import document_hash
 from shardpiece.corpus.mixture import Share, Take, Tally
 from shardpiece.corpus.order import group_codes
-from shardpiece.corpus.splits import pack_splits
+from shardpiece.corpus.splits import pack_splits, read_batches
 from shardpiece.errors import FormatError
 from shardpiece.pipeline.encoded import LEFT_OUT, DocumentEncoder
+from shardpiece.pipeline.frames import FrameInput, frame_batches
 from shardpiece.pipeline.progress import StageProgress, log
 from shardpiece.pipeline.session import collect, job_errors
 from shardpiece.pipeline.tasks import RESULT_SCHEMA, errors_for_driver, result_batch, run_tasks
@@ -64,7 +65,7 @@ class Measured:
 
 def measure(
     spark: SparkSession,
-    splits: list[AnySplit],
+    source: list[AnySplit] | FrameInput,
     documents: DocumentEncoder,
     shares: Mapping[str, Share],
     output: str,
@@ -76,7 +77,7 @@ def measure(
     path = storage.join(output, manifests.JOURNAL, _FILE)
     found = _kept(path, key)
     if found is None:
-        found = _measure(spark, splits, documents, shares, increment)
+        found = _measure(spark, source, documents, shares, increment)
         storage.write_bytes(path, storage.pretty_json({"key": key, "groups": found.to_json()}))
     for name, take in found.takes.items():
         group = found.groups[name]
@@ -97,16 +98,21 @@ def _kept(path: str, key: str) -> Measured | None:
 
 def _measure(
     spark: SparkSession,
-    splits: list[AnySplit],
+    source: list[AnySplit] | FrameInput,
     documents: DocumentEncoder,
     shares: Mapping[str, Share],
     increment: bool,
 ) -> Measured:
-    total = sum(split.text_bytes for split in splits)
-    share = total // (4 * max(2, spark.sparkContext.defaultParallelism)) + 1
-    tasks = pack_splits(splits, max(_LEAST_TASK, min(share, 256 << 20), total // _MOST_TASKS))
-    task = MeasureTask(spark.sparkContext.broadcast(tasks), documents, dict(shares))
-    rows = spark.range(0, len(tasks), 1, max(1, len(tasks))).mapInArrow(run_tasks(task), _ROW_SCHEMA)
+    measuring = Measuring(documents, dict(shares))
+    if isinstance(source, FrameInput):
+        total = source.text_bytes
+        rows = source.frame.mapInArrow(FrameMeasureTask(source.name, measuring), _ROW_SCHEMA)
+    else:
+        total = sum(split.text_bytes for split in source)
+        share = total // (4 * max(2, spark.sparkContext.defaultParallelism)) + 1
+        tasks = pack_splits(source, max(_LEAST_TASK, min(share, 256 << 20), total // _MOST_TASKS))
+        task = MeasureTask(spark.sparkContext.broadcast(tasks), measuring)
+        rows = spark.range(0, len(tasks), 1, max(1, len(tasks))).mapInArrow(run_tasks(task), _ROW_SCHEMA)
     partitions = min(_PARTITIONS, int(spark.conf.get("spark.sql.shuffle.partitions")))
     moved = rows.repartition(partitions, "group").mapInArrow(ResolveTask(dict(shares)), RESULT_SCHEMA)
     reader = documents.counters.reader(total, "documents", "bytes", "tokens")
@@ -118,41 +124,67 @@ def _measure(
 
 
 @dataclass(frozen=True)
-class MeasureTask:
-    """Adds up a part of the corpus; called on executors."""
+class Measuring:
+    """How documents are added up: the same for all tasks."""
 
-    tasks: Broadcast  # of list[list[AnySplit]]
     documents: DocumentEncoder
     shares: dict[str, Share]
 
-    def __call__(self, index: int) -> Iterator[pa.RecordBatch]:
-        splits = self.tasks.value[index]
+    def measure(self, batches: Iterator[Batch]) -> Iterator[pa.RecordBatch]:
         tally = Tally(self.shares)
         placement = self.documents.placement
-        for groups, ids, sizes, tokens in self._documents(splits):
+        for groups, ids, sizes, tokens in self._documents(batches):
             names, codes = group_codes(groups)
             if placement.validation is not None:
                 kept = ~placement.validation.chosen(ids)
                 codes, ids, sizes, tokens = codes[kept], ids.filter(pa.array(kept)), sizes[kept], tokens[kept]
             tally.add(names, codes, document_hash(placement.seed, ids, mixture.PURPOSE), sizes, tokens)
-        self.documents.counters.planned.add(sum(split.text_bytes for split in splits))
         for name, packed in tally.packed():
             yield pa.RecordBatch.from_arrays(
                 [pa.array([name]), pa.array([packed], pa.binary())], names=["group", "data"]
             )
 
-    def _documents(self, splits: list[AnySplit]) -> Iterator[tuple[pa.Array, pa.Array, np.ndarray, np.ndarray]]:
+    def _documents(self, batches: Iterator[Batch]) -> Iterator[tuple[pa.Array, pa.Array, np.ndarray, np.ndarray]]:
         """(groups, ids, bytes, tokens) of the documents that would be written; tokens are 0 where there is no budget."""
         if any(share.tokens is not None for share in self.shares.values()):
-            for encoded in self.documents.encode(splits):
+            for encoded in self.documents.encode(batches):
                 kept = encoded.flags & LEFT_OUT == 0
                 mask = pa.array(kept)
                 tokens = np.diff(encoded.rows.offsets)
                 yield encoded.groups.filter(mask), encoded.ids.filter(mask), encoded.text_bytes[kept], tokens[kept]
         else:
-            for read in self.documents.read(splits):
+            for read in self.documents.read(batches):
                 sizes = read.text_bytes()
                 yield read.groups, read.ids, sizes, np.zeros(len(sizes), np.int64)
+
+
+@dataclass(frozen=True)
+class MeasureTask:
+    """Adds up a part of the corpus; called on executors."""
+
+    tasks: Broadcast  # of list[list[AnySplit]]
+    measuring: Measuring
+
+    def __call__(self, index: int) -> Iterator[pa.RecordBatch]:
+        splits = self.tasks.value[index]
+        documents = self.measuring.documents
+        yield from self.measuring.measure(read_batches(splits, documents.selection))
+        documents.counters.planned.add(sum(split.text_bytes for split in splits))
+
+
+@dataclass(frozen=True)
+class FrameMeasureTask:
+    """Adds up a partition of a DataFrame, which ``mapInArrow`` hands over; ``name``: what the input is called."""
+
+    name: str
+    measuring: Measuring
+
+    def __call__(self, frame: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        with errors_for_driver():
+            selection = self.measuring.documents.selection
+            yield from self.measuring.measure(
+                frame_batches(frame, self.name, TaskContext.get().partitionId(), selection)
+            )
 
 
 @dataclass(frozen=True)

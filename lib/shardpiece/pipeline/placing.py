@@ -38,6 +38,20 @@ def shares_of(config: JobConfig) -> dict[str, Share]:
     return shares
 
 
+def check_frame(config: JobConfig) -> None:
+    """Raises ConfigError for a table or query as input of a run that needs the order of files."""
+    name = config.input[0]
+    if config.id_column is None:
+        raise ConfigError(f"input {name!r}: rows of a table have no place to be named by. Set id_column")
+    if config.encode.shuffle != "global":
+        raise ConfigError(
+            f"input {name!r}: Spark gives the rows of a table in no order that a second run could rely on. Set "
+            f"encode.shuffle to global, which orders documents by their ids"
+        )
+    if config.encode.incremental:
+        raise ConfigError(f"input {name!r}: an incremental run goes by files, and a table is encoded as a whole")
+
+
 def check_repeats(config: JobConfig, groups: list[str]) -> None:
     """Raises ConfigError when documents of ``groups`` would stand beside their copies."""
     if groups and config.encode.shuffle == "none":

@@ -13,16 +13,17 @@ from itertools import groupby
 
 import numpy as np
 import pyarrow as pa
-from pyspark import Broadcast
+from pyspark import Broadcast, TaskContext
 from pyspark.sql import SparkSession
 
 from shardpiece import storage
-from shardpiece.corpus.base import AnySplit
+from shardpiece.corpus.base import AnySplit, Batch
 from shardpiece.corpus.order import shard_of
-from shardpiece.corpus.splits import pack_splits
+from shardpiece.corpus.splits import pack_splits, read_batches
 from shardpiece.pipeline.encode_task import OUTPUT
 from shardpiece.pipeline.encoded import LEFT_OUT, STATISTICS, DocumentEncoder, Encoded, add_statistics
 from shardpiece.pipeline.exchange import ORDER, ROW_SCHEMA, Scatter, gather
+from shardpiece.pipeline.frames import FrameInput, frame_batches
 from shardpiece.pipeline.session import collect
 from shardpiece.pipeline.tasks import RESULT_SCHEMA, Counters, errors_for_driver, result_batch, run_tasks
 from shardpiece.shards import manifest as manifests
@@ -33,6 +34,7 @@ from shardpiece.shards.statistics import Statistics
 from shardpiece.shards.tails import write_tails
 
 _LEAST_TASK = 16 << 20
+_RECEIVED, _MOST_RECEIVED = 4 << 20, 4_096
 
 
 @dataclass(frozen=True)
@@ -55,32 +57,45 @@ class ShuffledRun:
         rows = spark.range(0, n, 1, n).mapInArrow(run_tasks(_Check(names, self.output, self.key)), RESULT_SCHEMA)
         return [json.loads(row.result) for row in collect(spark, rows)]
 
-    def encode(self, spark: SparkSession, splits: list[AnySplit], task_bytes: int) -> list[dict]:
+    def encode(self, spark: SparkSession, source: list[AnySplit] | FrameInput, task_bytes: int) -> list[dict]:
         """The entries of all shards, those that were finished before with "resumed". ``task_bytes``: of text that a task
         sends, at most."""
         entries = [{**entry, "resumed": True} for entry in self.finished(spark)]
         done = {entry["name"] for entry in entries}
         missing = [shard.name for shard in self.shards if shard.name not in done]
-        if missing and splits:
-            entries += self._written(spark, splits, task_bytes, missing)
-        return entries
+        return entries + (self._written(spark, source, task_bytes, missing) if missing else [])
 
-    def _written(self, spark: SparkSession, splits: list[AnySplit], task_bytes: int, missing: list[str]) -> list[dict]:
+    def _written(
+        self, spark: SparkSession, source: list[AnySplit] | FrameInput, task_bytes: int, missing: list[str]
+    ) -> list[dict]:
         number = {name: i for i, name in enumerate(missing)}
         partitions = np.array([number.get(shard.name, -1) for shard in self.shards], np.int64)
-        total = sum(split.text_bytes for split in splits)
-        share = total // (4 * max(2, spark.sparkContext.defaultParallelism)) + 1
-        tasks = pack_splits(splits, max(_LEAST_TASK, min(task_bytes, share)))
         broadcast = spark.sparkContext.broadcast
-        send = SendTask(broadcast(tasks), broadcast(partitions), len(missing), self.documents, self.memory)
+        sending = Sending(broadcast(partitions), self.documents, self.memory)
+        if isinstance(source, FrameInput):
+            total = source.text_bytes
+            rows = source.frame.mapInArrow(FrameSendTask(source.name, sending), ROW_SCHEMA)
+        else:
+            total = sum(split.text_bytes for split in source)
+            share = total // (4 * max(2, spark.sparkContext.defaultParallelism)) + 1
+            tasks = pack_splits(source, max(_LEAST_TASK, min(task_bytes, share)))
+            task = SendTask(broadcast(tasks), sending)
+            rows = spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(run_tasks(task), ROW_SCHEMA)
         receive = ReceiveTask(
             broadcast(missing), self.output, self.key, self.layout, self.documents.dtype,
             row_schema(self.documents, self.layout), total // len(missing), self.documents.counters,
         )  # fmt: skip
-        rows = spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(run_tasks(send), ROW_SCHEMA)
+        # A shard without documents is written too.
+        rows = rows.union(spark.range(0, len(missing), 1, 1).mapInArrow(_open_partitions, ROW_SCHEMA))
         # By number, which Spark's adaptive execution leaves as it is: no partition is joined with another or cut.
         moved = rows.repartitionById(len(missing), "partition").sortWithinPartitions(*ORDER)
         return [json.loads(row.result) for row in collect(spark, moved.mapInArrow(receive, RESULT_SCHEMA))]
+
+
+def _open_partitions(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """An empty row for every partition, ahead of all others."""
+    for batch in batches:
+        yield from Scatter(-1, 1).finish(dict.fromkeys(batch["id"].to_pylist(), ""))
 
 
 @dataclass(frozen=True)
@@ -96,30 +111,53 @@ class _Check:
 
 
 @dataclass(frozen=True)
+class Sending:
+    """How documents are encoded and sent on: the same for all tasks."""
+
+    partitions: Broadcast  # of int64 [shards]: the partition that writes each, -1 for finished ones
+    documents: DocumentEncoder
+    memory: int
+
+    def send(self, task: int | None, batches: Iterator[Batch]) -> Iterator[pa.RecordBatch]:
+        """``task``: its number, in the order of the corpus; None where that has no order."""
+        partitions = self.partitions.value
+        scatter = Scatter(task, self.memory)
+        left_out = dict.fromkeys(STATISTICS, 0)
+        for encoded in self.documents.encode(
+            batches, left_out, lambda keys: partitions[shard_of(keys, len(partitions))]
+        ):
+            yield from scatter.add(_to_rows(encoded), encoded.places)
+        # The first shard's entry has what all tasks left out.
+        said = json.dumps({name: n for name, n in left_out.items() if n})
+        yield from scatter.finish({0: said} if partitions[0] == 0 else {})
+
+
+@dataclass(frozen=True)
 class SendTask:
     """Encodes a part of the corpus and sends it on; called on executors."""
 
     tasks: Broadcast  # of list[list[AnySplit]]
-    partitions: Broadcast  # of int64 [shards]: the partition that writes each, -1 for finished ones
-    missing: int
-    documents: DocumentEncoder
-    memory: int
+    sending: Sending
 
     def __call__(self, index: int) -> Iterator[pa.RecordBatch]:
         splits = self.tasks.value[index]
-        partitions = self.partitions.value
-        scatter = Scatter(index, self.memory)
-        left_out = dict.fromkeys(STATISTICS, 0)
-        for encoded in self.documents.encode(
-            splits, left_out, lambda keys: partitions[shard_of(keys, len(partitions))]
-        ):
-            yield from scatter.add(_to_rows(encoded), encoded.places)
-        self.documents.counters.planned.add(sum(split.text_bytes for split in splits))
-        # A shard without documents is written too. The first shard's entry has what all tasks left out.
-        notes = dict.fromkeys(range(self.missing), "") if index == 0 else {}
-        if partitions[0] == 0:
-            notes[0] = json.dumps({name: n for name, n in left_out.items() if n})
-        yield from scatter.finish(notes)
+        documents = self.sending.documents
+        yield from self.sending.send(index, read_batches(splits, documents.selection))
+        documents.counters.planned.add(sum(split.text_bytes for split in splits))
+
+
+@dataclass(frozen=True)
+class FrameSendTask:
+    """Encodes a partition of a DataFrame and sends it on; ``name``: what the input is called."""
+
+    name: str
+    sending: Sending
+
+    def __call__(self, frame: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        with errors_for_driver():
+            partition = TaskContext.get().partitionId()
+            batches = frame_batches(frame, self.name, partition, self.sending.documents.selection)
+            yield from self.sending.send(None, batches)
 
 
 def _to_rows(encoded: Encoded) -> pa.RecordBatch:
@@ -141,6 +179,30 @@ def row_schema(documents: DocumentEncoder, layout: ShardLayout) -> pa.Schema:
     if documents.selection.columns.group:
         fields.append(("group", pa.string()))
     return pa.schema(fields)
+
+
+def _noted(
+    arrived: Iterable[tuple[str | None, pa.RecordBatch]], statistics: dict[str, int]
+) -> Iterator[pa.RecordBatch]:
+    """The documents that arrived; adds what is noted to ``statistics``."""
+    for note, rows in arrived:
+        for what, n in json.loads(note or "{}").items():
+            statistics[what] += n
+        yield rows
+
+
+def _larger(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Batches of a document each, joined to some megabytes."""
+    pending: list[pa.RecordBatch] = []
+    size = 0
+    for batch in batches:
+        pending.append(batch)
+        size += batch.nbytes
+        if size >= _RECEIVED or len(pending) >= _MOST_RECEIVED:
+            yield pa.concat_batches(pending)
+            pending, size = [], 0
+    if pending:
+        yield pa.concat_batches(pending)
 
 
 @dataclass(frozen=True)
@@ -169,12 +231,10 @@ class ReceiveTask:
 
     def _write(self, name: str, arrived: Iterable[tuple[str | None, pa.RecordBatch]]) -> tuple[dict, Statistics]:
         statistics = dict.fromkeys(STATISTICS, 0)
-        # Equal keys stay as they arrive: in the order of the corpus.
+        # Equal keys stay as they arrive: in the order of the corpus, or of their contents where that has none.
         builder = ShardBuilder(self.output, name, self.layout)
         try:
-            for note, rows in arrived:
-                for what, n in json.loads(note or "{}").items():
-                    statistics[what] += n
+            for rows in _larger(_noted(arrived, statistics)):
                 flags = np.asarray(rows["flags"])
                 add_statistics(statistics, from_arrow(rows, self.dtype), flags, np.asarray(rows["bytes"]))
                 kept = flags & LEFT_OUT == 0

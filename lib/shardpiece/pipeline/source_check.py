@@ -99,13 +99,13 @@ class Source:
         )  # fmt: skip
 
     def encode(self, split: AnySplit) -> Iterator[Encoded]:
-        return self._documents.encode([split])
+        return self._documents.encode(read_batches([split], self._documents.selection))
 
     def batches(self, sources: Iterable[dict]) -> Iterator[TokenBatch]:
         """The documents of some splits that go into shards, each once."""
         splits, selection = [split_of(source) for source in sources], self._documents.selection
         read = (batch for batch in read_batches(splits, selection) if len(batch))
-        for encoded, batch in zip(self._documents.encode(splits), read, strict=True):
+        for encoded, batch in zip(self._documents.encode(read_batches(splits, selection)), read, strict=True):
             self.exact += self._decoding_to(encoded, batch)
             yield encoded.written()
 
