@@ -20,6 +20,7 @@ from shardpiece.shards.formats.datatrove import for_people
 from shardpiece.shards.manifest import files_of
 from shardpiece.shards.packing import Packing
 from shardpiece.shards.readers import iter_rows
+from shardpiece.shards.verify import check_beside
 
 ALL = list(formats.FORMATS)
 DOCUMENTS = [[1, 2, 3], [], [258], [4, 0], []]
@@ -395,7 +396,7 @@ def test_what_metadata_cannot_be_carried(tmp_path):
 def test_files_with_offsets_are_cut_into_parts(tmp_path, name, monkeypatch):
     rows = [[i] * (i % 7) for i in range(40)]
     ids = [f"d{i}" for i in range(40)]
-    overhead = len(json.dumps(mds._config(SPEC))) if name == "mds" else 0
+    overhead = len(json.dumps(mds._config(mds._columns(SPEC)))) if name == "mds" else 0
     monkeypatch.setattr(parts, "PART_BYTES", overhead + 100)
     shard = write(tmp_path, name, SPEC, documents(rows, ids))
     sizes = [file["bytes"] for file in shard["files"]]
@@ -496,6 +497,7 @@ def test_every_format_in_one_pass_with_validation_and_packing(tmp_path):
         assert all(made == found["parquet"] for made in found.values())
     listed = {file["name"] for file in files_of(manifest)}
     assert listed == storage.tree(str(tmp_path)).keys()
+    assert check_beside(str(tmp_path), manifest) == []
     assert {"mds/train/index.json", "mds/validation/index.json", "arrow/train/state.json"} <= listed
 
 

@@ -13,6 +13,7 @@ import pyarrow as pa
 import xxhash
 
 from shardpiece import storage
+from shardpiece.corpus.order import Validation
 from shardpiece.errors import FormatError, ShardpieceError
 from shardpiece.shards import formats
 from shardpiece.shards.builder import ShardLayout, finish_formats
@@ -154,7 +155,9 @@ def check_beside(directory: str, manifest: dict) -> list[str]:
     """The files beside the shards: as the manifest says, and as the shards make them."""
     listed = [file for described in manifest["formats"].values() for file in described["files"]]
     problems = [problem for file in listed if (problem := file_problem(directory, file))]
-    layout = ShardLayout(tuple(manifest["formats"]), spec_of(manifest))
+    # Which documents are set apart is of no matter here, only that some are.
+    validation = Validation(0.5) if any("splits" in shard for shard in manifest["shards"]) else None
+    layout = ShardLayout(tuple(manifest["formats"]), spec_of(manifest), validation)
     scratch = f"memory://shardpiece-verify-{uuid.uuid4().hex}"
     try:
         made = finish_formats(scratch, manifest["shards"], layout)

@@ -53,7 +53,14 @@ class MdsFormat:
             for file, part in zip(shard["files"], shard["extra"].get("parts", []), strict=True):
                 hashes = {_HASH: file["checksum"].removeprefix("xxh3:")}
                 raw_data = {"basename": file["name"], "bytes": file["bytes"], "hashes": hashes}
-                listed.append({**_config(spec), "raw_data": raw_data, "samples": part["rows"], "zip_data": None})
+                listed.append(
+                    {
+                        **_config(shard["extra"]["columns"]),
+                        "raw_data": raw_data,
+                        "samples": part["rows"],
+                        "zip_data": None,
+                    }
+                )
         content = json.dumps({"version": 2, "shards": listed}, sort_keys=True)
         return write_files(directory, self.name, {INDEX: content.encode()})
 
@@ -72,19 +79,23 @@ def _columns(spec: ShardSpec) -> dict[str, str]:
     return dict(sorted(columns.items()))
 
 
-def _config(spec: ShardSpec) -> dict:
-    columns = _columns(spec)
-    static = smallest_dtype(spec.vocab_size).itemsize * (spec.sequence_length or 0)
+def _config(columns: dict[str, str]) -> dict:
     return {
         "column_encodings": list(columns.values()),
         "column_names": list(columns),
-        "column_sizes": [static if encoding.count(":") == 2 else None for encoding in columns.values()],
+        "column_sizes": [_static_size(encoding) for encoding in columns.values()],
         "compression": None,
         "format": "mds",
         "hashes": [_HASH],
         "size_limit": PART_BYTES,
         "version": 2,
     }
+
+
+def _static_size(encoding: str) -> int | None:
+    """Bytes of every value, None where they differ."""
+    _, *array = encoding.split(":")
+    return np.dtype(array[0]).itemsize * int(array[1]) if len(array) == 2 else None
 
 
 def _is_json(kind: pa.DataType) -> bool:
@@ -100,7 +111,8 @@ def _is_json(kind: pa.DataType) -> bool:
 
 class _MdsWriter:
     def __init__(self, directory: str, name: str, dtype: np.dtype, spec: ShardSpec):
-        config = _config(spec)
+        self._encodings = _columns(spec)
+        config = _config(self._encodings)
         self._columns, self._sizes, self._dtype = config["column_names"], config["column_sizes"], dtype
         self._packed = spec.packed
         self._parts = Parts(directory, name, "mds", ".mds", json.dumps(config, sort_keys=True).encode())
@@ -136,7 +148,8 @@ class _MdsWriter:
         return values
 
     def close(self) -> Written:
-        return self._parts.commit()
+        written = self._parts.commit()
+        return Written(written.files, {**written.extra, "columns": self._encodings})
 
     def discard(self) -> None:
         self._parts.discard()
