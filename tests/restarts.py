@@ -39,9 +39,9 @@ _SHARD_BYTES = 700_000  # two do not fit into a shard of 1 MiB
 _PATIENCE = 400.0  # on a machine that has other things to do
 
 
-def write_job(directory: Path, seed: int = 1, shards: int = SHARDS) -> Path:
+def write_job(directory: Path, seed: int = 1, shards: int = SHARDS, last_bytes: int = _SHARD_BYTES) -> Path:
     """A corpus of one row group per shard and a tokenizer below ``directory``; null, empty and blank documents and text that
-    spells the end-of-text token are among them."""
+    spells the end-of-text token are among them. ``last_bytes``: text of the last shard."""
     generator = random.Random(seed)
     words = ["".join(generator.choices("aeioubcdfglmnprst", k=generator.randint(1, 9))) for _ in range(5000)]
     words += ["日本", "naïve", "<|endoftext|>", "\n\n", "👩‍👩‍👧"]
@@ -50,7 +50,7 @@ def write_job(directory: Path, seed: int = 1, shards: int = SHARDS) -> Path:
     for shard in range(shards):
         rows.append([])
         size = 0
-        while size < _SHARD_BYTES:
+        while size < (last_bytes if shard == shards - 1 else _SHARD_BYTES):
             kind = generator.random()
             text = None if kind < 0.01 else "" if kind < 0.02 else " " if kind < 0.03 else None
             if kind >= 0.03:

@@ -112,8 +112,10 @@ def test_rounds_of_killed_executors_and_drivers(job, expected, tmp_path, cluster
 
 
 @pytest.mark.slow
-def test_speculation_runs_tasks_twice_and_writes_them_once(job, expected, tmp_path, cluster):
-    """A task that takes longer than half of the median is started a second time."""
+def test_speculation_runs_tasks_twice_and_writes_them_once(tmp_path, cluster):
+    """The last shard is large, and the other worker has nothing else to do."""
+    job = write_job(tmp_path / "job", shards=8, last_bytes=10_000_000)
+    expected = undisturbed(job, tmp_path / "expected")
     events = tmp_path / "events"
     events.mkdir()
     settings = {
