@@ -136,12 +136,18 @@ def is_executor(process: psutil.Process) -> bool:
 
 
 def kill_one(
-    processes: list[psutil.Process], wanted: Callable[[psutil.Process], bool], generator: random.Random
+    attempt: "Attempt",
+    output: Path,
+    processes: list[psutil.Process],
+    wanted: Callable[[psutil.Process], bool],
+    generator: random.Random,
 ) -> bool:
-    """SIGKILL one of the processes of that kind."""
-    found = sorted((p for p in processes if wanted(p)), key=lambda p: p.pid)
+    """SIGKILL one of the processes of that kind, none that has done little so far and may be idle, while a shard is being
+    written."""
     with contextlib.suppress(psutil.NoSuchProcess):
-        if found:
+        used = {p: sum(p.cpu_times()[:2]) for p in processes if wanted(p)}
+        found = sorted((p for p in used if used[p] * 2 >= max(used.values())), key=lambda p: p.pid)
+        if found and wait_for(lambda: any(output.glob("shard-*.tmp")), attempt):
             generator.choice(found).kill()
             return True
     return False
@@ -184,7 +190,7 @@ def run_round(
         if wait_for(lambda: finished_shards(output) >= at, attempt):
             time.sleep(generator.random() * 0.1)
             places = [p for pid in cluster.workers for p in below(pid)] if cluster else attempt.children()
-            killed["executors"] += kill_one(places, kind, generator)
+            killed["executors"] += kill_one(attempt, output, places, kind, generator)
 
     try:
         for number, moment in enumerate([*moments, None]):
