@@ -16,7 +16,7 @@ SPARK = Path(pyspark.__file__).parent
 
 
 class Cluster:
-    """A Spark standalone master and two workers on 127.0.0.1, stopped by process id."""
+    """A Spark standalone master and two workers on this machine, stopped by process id."""
 
     def __init__(self, directory: Path):
         self._directory = directory
@@ -28,8 +28,10 @@ class Cluster:
         master = self._start("master", "org.apache.spark.deploy.master.Master", "--host", "127.0.0.1", "--port", "0",
                              "--webui-port", "0")  # fmt: skip
         self.url = self._wait(master, r"Starting Spark master at (spark://\S+)")
+        # Two hosts to Spark, which runs no task a second time on the host that has it. Other systems than Linux have one.
+        hosts = ["127.0.0.1", "127.0.0.2" if sys.platform == "linux" else "127.0.0.1"]
         for i in range(2):
-            log = self._start(f"worker-{i}", "org.apache.spark.deploy.worker.Worker", "--host", "127.0.0.1", "--cores",
+            log = self._start(f"worker-{i}", "org.apache.spark.deploy.worker.Worker", "--host", hosts[i], "--cores",
                               "1", "--memory", "2g", "--webui-port", "0", self.url)  # fmt: skip
             self._wait(log, r"(Successfully registered with master)")
 

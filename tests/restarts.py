@@ -39,9 +39,9 @@ _SHARD_BYTES = 700_000  # two do not fit into a shard of 1 MiB
 _PATIENCE = 400.0  # on a machine that has other things to do
 
 
-def write_job(directory: Path, seed: int = 1, shards: int = SHARDS) -> Path:
+def write_job(directory: Path, seed: int = 1, shards: int = SHARDS, last_bytes: int = _SHARD_BYTES) -> Path:
     """A corpus of one row group per shard and a tokenizer below ``directory``; null, empty and blank documents and text that
-    spells the end-of-text token are among them."""
+    spells the end-of-text token are among them. ``last_bytes``: text of the last shard."""
     generator = random.Random(seed)
     words = ["".join(generator.choices("aeioubcdfglmnprst", k=generator.randint(1, 9))) for _ in range(5000)]
     words += ["日本", "naïve", "<|endoftext|>", "\n\n", "👩‍👩‍👧"]
@@ -50,7 +50,7 @@ def write_job(directory: Path, seed: int = 1, shards: int = SHARDS) -> Path:
     for shard in range(shards):
         rows.append([])
         size = 0
-        while size < _SHARD_BYTES:
+        while size < (last_bytes if shard == shards - 1 else _SHARD_BYTES):
             kind = generator.random()
             text = None if kind < 0.01 else "" if kind < 0.02 else " " if kind < 0.03 else None
             if kind >= 0.03:
@@ -136,12 +136,18 @@ def is_executor(process: psutil.Process) -> bool:
 
 
 def kill_one(
-    processes: list[psutil.Process], wanted: Callable[[psutil.Process], bool], generator: random.Random
+    attempt: "Attempt",
+    output: Path,
+    processes: list[psutil.Process],
+    wanted: Callable[[psutil.Process], bool],
+    generator: random.Random,
 ) -> bool:
-    """SIGKILL one of the processes of that kind."""
-    found = sorted((p for p in processes if wanted(p)), key=lambda p: p.pid)
+    """SIGKILL one of the processes of that kind, none that has done little so far and may be idle, while a shard is being
+    written."""
     with contextlib.suppress(psutil.NoSuchProcess):
-        if found:
+        used = {p: sum(p.cpu_times()[:2]) for p in processes if wanted(p)}
+        found = sorted((p for p in used if used[p] * 2 >= max(used.values())), key=lambda p: p.pid)
+        if found and wait_for(lambda: any(output.glob("shard-*.tmp")), attempt):
             generator.choice(found).kill()
             return True
     return False
@@ -184,7 +190,7 @@ def run_round(
         if wait_for(lambda: finished_shards(output) >= at, attempt):
             time.sleep(generator.random() * 0.1)
             places = [p for pid in cluster.workers for p in below(pid)] if cluster else attempt.children()
-            killed["executors"] += kill_one(places, kind, generator)
+            killed["executors"] += kill_one(attempt, output, places, kind, generator)
 
     try:
         for number, moment in enumerate([*moments, None]):

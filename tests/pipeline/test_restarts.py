@@ -52,7 +52,7 @@ def test_a_killed_worker_and_a_killed_driver(tmp_path):
     output = tmp_path / "out"
     first = Attempt.start(command(job, output, "local[1,4]"), tmp_path / "log")
     assert wait_for(lambda: finished_shards(output) >= 1, first), first.log.read_text()
-    assert kill_one(first.children(), is_worker, random.Random(1))
+    assert kill_one(first, output, first.children(), is_worker, random.Random(1))
     assert wait_for(lambda: finished_shards(output) >= 3, first), first.log.read_text()
     first.kill()
     done_before = finished_shards(output)
@@ -66,10 +66,12 @@ def test_a_killed_worker_and_a_killed_driver(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_killed_worker_without_retries_is_one_line(job, tmp_path):
-    attempt = Attempt.start(command(job, tmp_path / "out", "local[1]"), tmp_path / "log")
-    assert wait_for(lambda: finished_shards(tmp_path / "out") >= 1, attempt), attempt.log.read_text()
-    assert kill_one(attempt.children(), is_worker, random.Random(1))
+def test_a_killed_worker_without_retries_is_one_line(tmp_path):
+    job = write_job(tmp_path / "job", shards=3, last_bytes=10_000_000)
+    output = tmp_path / "out"
+    attempt = Attempt.start(command(job, output, "local[1]"), tmp_path / "log")
+    assert wait_for(lambda: finished_shards(output) >= 2, attempt), attempt.log.read_text()
+    assert kill_one(attempt, output, attempt.children(), is_worker, random.Random(1))
     assert attempt.process.wait(100) == 1
     (said,) = [line for line in attempt.log.read_text().splitlines() if line.startswith("shardpiece: error: ")]
     assert "a worker process has died" in said
@@ -112,8 +114,10 @@ def test_rounds_of_killed_executors_and_drivers(job, expected, tmp_path, cluster
 
 
 @pytest.mark.slow
-def test_speculation_runs_tasks_twice_and_writes_them_once(job, expected, tmp_path, cluster):
-    """A task that takes longer than half of the median is started a second time."""
+def test_speculation_runs_tasks_twice_and_writes_them_once(tmp_path, cluster):
+    """The last shard is large, and the other worker has nothing else to do."""
+    job = write_job(tmp_path / "job", shards=8, last_bytes=10_000_000)
+    expected = undisturbed(job, tmp_path / "expected")
     events = tmp_path / "events"
     events.mkdir()
     settings = {
