@@ -172,7 +172,8 @@ class TokenTally:
             self._slots[group] = len(self._slots)
         have = 0 if self._dense is None else len(self._dense)
         if len(self._slots) > have:
-            larger = np.zeros((max(len(self._slots), 2 * have), self.vocab_size), np.int64)
+            most = self.dense_bytes // (8 * self.vocab_size)
+            larger = np.zeros((max(len(self._slots), min(2 * have, most)), self.vocab_size), np.int64)
             if have:
                 larger[:have] = self._dense
             self._dense = larger
