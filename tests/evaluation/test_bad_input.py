@@ -70,6 +70,7 @@ def test_text_of_another_script_alone(tokenizers):
     wordpiece = report.tokenizers[1]
     assert wordpiece.overall.unk_rate == 1
     assert any("More than half of the tokens are the unknown token" in note for note in wordpiece.notes)
+    assert any("than 2% are unknown" in note and note.endswith("'ka'") for note in wordpiece.notes)
     assert any("No document comes back" in note for note in wordpiece.notes)
     assert wordpiece.overall.round_trip_rate == 0
 

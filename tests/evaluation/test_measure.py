@@ -116,11 +116,12 @@ def test_parts_merge_to_the_whole_in_any_order(tokenizers, rows):
     assert [tally.to_bytes() for tally in tallies] == [tally.to_bytes() for tally in whole]
 
 
-def test_little_memory_changes_nothing(tokenizers, rows):
+@pytest.mark.parametrize("dense_bytes", [1, 10_000])
+def test_little_memory_changes_nothing(tokenizers, rows, dense_bytes):
     chosen = list(tokenizers.values())
     small = Measurer(chosen, 1 << 20)
     for tally in small.tokens:
-        tally.dense_bytes = 1
+        tally.dense_bytes = dense_bytes
     for row in rows:
         measure(chosen, [row], small)
     text, tallies = small.finish()

@@ -6,6 +6,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import shardpiece
+from shardpiece.cli import main
 from shardpiece.config import load_config
 from shardpiece.errors import ConfigError, OutputError
 from shardpiece.evaluation.schema import Report, Sweep
@@ -13,6 +14,7 @@ from shardpiece.pipeline.count import count
 from shardpiece.pipeline.evaluate import evaluate
 from shardpiece.pipeline.sweep import sweep
 from shardpiece.pipeline.train import train
+from tests.commands import called
 from tests.conftest import input_rows
 from tests.evaluation import reference
 
@@ -158,3 +160,29 @@ def test_a_grid_of_which_nothing_can_be_trained(made):
     settings = {"sweep.words": str(made / "words"), "sweep.vocab_sizes": [300], "sweep.algorithms": ["unigram"]}
     with pytest.raises(ConfigError, match="nothing of the grid can be trained: .*unigram"):
         sweep(config_of(made, made / "untrained", **settings), None)
+
+
+def test_the_commands(made, tmp_path):
+    def command(*arguments: str):
+        return called(lambda: main(list(arguments)))
+
+    words, output = str(made / "words"), str(tmp_path / "out")
+    done = command("evaluate", "--tokenizer", f"b={made / 'bytes'}", "--words", words, "--output", output)
+    assert done.returncode == 0, done.stderr
+    assert "b: bytes/token" in done.stdout
+    swept = command(
+        "sweep", "--words", words, "--vocab-sizes", "300", "--weights", "counted", "--weights", "{en: 3, mul: 1}",
+        "--weights", "low=0.3", "--output", str(tmp_path / "sweep"),
+    )  # fmt: skip
+    assert swept.returncode == 0, swept.stderr
+    result = Sweep.model_validate_json((tmp_path / "sweep" / "sweep.json").read_text())
+    assert [cell.name for cell in result.cells] == [
+        "bpe, as counted, 300", "bpe, en 3, mul 1, 300", "bpe, low, 300",
+    ]  # fmt: skip
+    for arguments, message in (
+        (["sweep", "--words", words, "--weights", "a=b"], "expected counted, a number from 0 to 1"),
+        (["sweep", "--words", words, "--algorithms", "bpe,magic", "--output", output], "'magic' is none of bpe"),
+        (["evaluate", "--tokenizer", "x", "--set", "dry_run=true", "--output", output], "dry_run is for count"),
+    ):
+        refused = command(*arguments)
+        assert (refused.returncode, message in refused.stderr) == (2, True), refused.stderr

@@ -32,6 +32,9 @@ from shardpiece.evaluation.vocabulary import Said, allocation
 from shardpiece.evaluation.words import TOP, tokens_of_words
 from shardpiece.tokenizer.tokenizer import Tokenizer
 
+MOST_UNKNOWN = 0.02
+"""Of a group's tokens; text of which more is lost is shorter than it should be."""
+
 
 @dataclass(frozen=True)
 class Candidate:
@@ -191,7 +194,7 @@ class _Builder:
         known = [value for value in values.values() if value is not None]
         probes = [self._probe(text) for text in wanted.probes]
         self.samples = [cuts.sample_tokens(said, sample.text) for _, sample in samples]
-        self._note_state(whole)
+        self._note_state(whole, groups)
         named = sorted(
             {
                 i
@@ -257,7 +260,7 @@ class _Builder:
             self.notes.append(f"No figures of {what}: {one_line(error)}")
             return None
 
-    def _note_state(self, whole: GroupMetrics) -> None:
+    def _note_state(self, whole: GroupMetrics, groups: dict[str, GroupMetrics]) -> None:
         if not self.candidate.exact:
             self.notes.append(
                 "Has another text engine than the word table: its words were encoded one by one, and what this tokenizer would "
@@ -276,6 +279,12 @@ class _Builder:
                 self.notes.append(f"Groups none of whose documents was decoded, as only some are: {_named(untried)}")
         if whole.tokens and whole.unk_rate is not None and whole.unk_rate > 0.5:
             self.notes.append("More than half of the tokens are the unknown token: the vocabulary is of other scripts")
+        lost = [group for group in self.sizes if (groups[group].unk_rate or 0) > MOST_UNKNOWN]
+        if lost:
+            self.notes.append(
+                f"Groups of whose tokens more than {MOST_UNKNOWN:.0%} are unknown, which makes lengths, premiums and fertility look "
+                f"better than they are: {_named(lost)}"
+            )
         if whole.bytes and not whole.tokens:
             self.notes.append("The text became no tokens at all: figures per token are open")
 

@@ -26,7 +26,8 @@ _WORDS_AT_ONCE = 1 << 16
 
 
 class Measurer:
-    """Measures texts with all ``tokenizers``; its tables of words and of tokens take about ``memory`` bytes. ``pieces``: of each
+    """Measures texts with all ``tokenizers``; its tables of words and of tokens take about ``memory`` bytes. Words of more than
+    64 KiB are no words. ``pieces``: of each
     tokenizer, where they are at hand."""
 
     def __init__(

@@ -18,6 +18,7 @@ TEXT_SUMS = ("documents", "bytes", "characters", "words")
 TOKEN_SUMS = ("tokens", "continued_words", "tried", "round_trips", "failed")
 MOST_GROUPS = 2_000
 _WORD_ROWS = 1 << 20
+_WAITING_ROWS = 4 << 20
 
 
 def check_groups(n: int) -> None:
@@ -120,6 +121,8 @@ class TokenTally:
     parallel: ParallelCounts = field(default_factory=ParallelCounts)
     _counts: dict[str, tuple[np.ndarray, np.ndarray]] = field(default_factory=dict, repr=False)
     dense_bytes: int = 256 << 20
+    _waiting: dict[str, list[tuple[np.ndarray, np.ndarray]]] = field(default_factory=dict, repr=False)
+    _waiting_rows: int = 0
     _dense: np.ndarray | None = field(default=None, repr=False)
     _slots: dict[str, int] = field(default_factory=dict, repr=False)
 
@@ -146,6 +149,9 @@ class TokenTally:
         np.add.at(sums, codes, times)
         for group, total in zip(present, sums.tolist(), strict=True):
             self.add(group, tokens=total)
+        if len(present) * self.vocab_size * 8 > self.dense_bytes:
+            self._add_sorted(present, codes, tokens, lengths, weights)
+            return
         dense, slots = self._rows(present)
         if weights is None and len(present) * self.vocab_size <= 16 * len(tokens):
             flat = tokens if len(present) == 1 else np.repeat(codes, lengths) * self.vocab_size + tokens
@@ -166,11 +172,31 @@ class TokenTally:
             self._slots[group] = len(self._slots)
         have = 0 if self._dense is None else len(self._dense)
         if len(self._slots) > have:
-            larger = np.zeros((max(len(self._slots), 2 * have), self.vocab_size), np.int64)
+            most = self.dense_bytes // (8 * self.vocab_size)
+            larger = np.zeros((max(len(self._slots), min(2 * have, most)), self.vocab_size), np.int64)
             if have:
                 larger[:have] = self._dense
             self._dense = larger
         return self._dense, [self._slots[group] for group in groups]
+
+    def _add_sorted(
+        self, groups: list[str], codes: np.ndarray, tokens: np.ndarray, lengths: np.ndarray, weights: np.ndarray | None
+    ) -> None:
+        """As ``add_tokens``, of more groups than there is room for rows of."""
+        flat = np.repeat(codes, lengths) * self.vocab_size + tokens
+        keys, places = np.unique(flat, return_inverse=True)
+        counts = np.zeros(len(keys), np.int64)
+        np.add.at(counts, places, 1 if weights is None else np.repeat(weights, lengths))
+        borders = np.searchsorted(keys, np.arange(len(groups) + 1) * self.vocab_size)
+        for n, group in enumerate(groups):
+            own = slice(borders[n], borders[n + 1])
+            self._put(group, (keys[own] - n * self.vocab_size).astype(np.int32), counts[own])
+
+    def _put(self, group: str, ids: np.ndarray, counts: np.ndarray) -> None:
+        self._waiting.setdefault(group, []).append((ids, counts))
+        self._waiting_rows += len(ids)
+        if self._waiting_rows > _WAITING_ROWS:
+            self._join()
 
     def _settle(self) -> None:
         for group, slot in self._slots.items():
@@ -178,12 +204,12 @@ class TokenTally:
             ids = np.flatnonzero(row)
             self._put(group, ids.astype(np.int32), row[ids])
         self._dense, self._slots = None, {}
+        self._join()
 
-    def _put(self, group: str, ids: np.ndarray, counts: np.ndarray) -> None:
-        known = self._counts.get(group)
-        if known is not None:
-            ids, counts = _sum_of(*known, ids, counts)
-        self._counts[group] = ids, counts
+    def _join(self) -> None:
+        for group, parts in self._waiting.items():
+            self._counts[group] = _sum_of([*([self._counts[group]] if group in self._counts else []), *parts])
+        self._waiting, self._waiting_rows = {}, 0
 
     def counts(self, group: str) -> tuple[np.ndarray, np.ndarray]:
         """(ids int32 ascending, counts int64 positive) of the tokens that a group has."""
@@ -245,11 +271,11 @@ def _stacked(sums: dict[str, np.ndarray], names: list[str], width: int) -> np.nd
     return np.stack([sums[name] for name in names]) if names else np.zeros((0, width), np.int64)
 
 
-def _sum_of(
-    ids: np.ndarray, counts: np.ndarray, more: np.ndarray, more_counts: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    both, places = np.unique(np.concatenate((ids, more)), return_inverse=True)
-    sums = np.zeros(len(both), np.int64)
-    sums[places[: len(ids)]] = counts  # the ids of each side are all different
-    sums[places[len(ids) :]] += more_counts
-    return both, sums
+def _sum_of(parts: list[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:
+    """(ids ascending, counts) of all parts together."""
+    if len(parts) == 1:
+        return parts[0]
+    ids, places = np.unique(np.concatenate([ids for ids, _ in parts]), return_inverse=True)
+    sums = np.zeros(len(ids), np.int64)
+    np.add.at(sums, places, np.concatenate([counts for _, counts in parts]))
+    return ids, sums

@@ -8,48 +8,40 @@ import io
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyspark import Broadcast
 from pyspark.sql import SparkSession
 
 from shardpiece import storage
 from shardpiece.config import JobConfig
-from shardpiece.corpus.base import Columns, InputPlan, Selection
+from shardpiece.corpus.base import Columns, InputPlan
 from shardpiece.corpus.sources import dataframe_of
 from shardpiece.corpus.splits import pack_splits
 from shardpiece.errors import ConfigError, FormatError
 from shardpiece.evaluation import build, schema
-from shardpiece.evaluation.cost import DEFAULT_SHAPES
-from shardpiece.evaluation.measure import Measurer, Pieces, TableMeasurer
-from shardpiece.evaluation.parallel import STRIP_LAST_PART, key_hashes
+from shardpiece.evaluation.measure import TableMeasurer
+from shardpiece.evaluation.parallel import STRIP_LAST_PART
 from shardpiece.evaluation.report import render
 from shardpiece.evaluation.tally import TextTally, TokenTally
 from shardpiece.evaluation.words import word_engine
-from shardpiece.pipeline.encoded import chunks
+from shardpiece.pipeline.candidates import load_candidates, wanted_of, with_table
+from shardpiece.pipeline.evaluate_task import ROW_SCHEMA, EvaluateTask, Merge
 from shardpiece.pipeline.inputs import plan_job
 from shardpiece.pipeline.kernels import prepare_encoding, prepare_kernels
 from shardpiece.pipeline.outputs import OutputKind
 from shardpiece.pipeline.progress import StageProgress, log
 from shardpiece.pipeline.report import StageReport
 from shardpiece.pipeline.session import collect, job_errors
-from shardpiece.pipeline.tasks import Counters, document_errors, errors_for_driver, plan_key, read_documents, run_tasks
-from shardpiece.tokenizer import artifact, packed
-from shardpiece.tokenizer.loading import load
-from shardpiece.tokenizer.tokenizer import Tokenizer
-from shardpiece.training.report import token_frequencies
+from shardpiece.pipeline.tasks import Counters, plan_key, run_tasks
+from shardpiece.tokenizer import packed
 from shardpiece.words import table as words
 
 METRICS = "metrics.json"
 TABLE = "metrics.parquet"
 PAGE = "report.html"
-_ROW_NAMES = ("partition", "data")
-_ROW_SCHEMA = "partition int, data binary"
 _LEAST_TASK, _MOST_TASK = 4 << 20, 64 << 20
-_CACHE_BYTES = 256 << 20
 _KEYS = {"key": str, "tokenizers": list, "corpus": dict, "files": list}
 
 
@@ -116,7 +108,7 @@ def _evaluate(session: Callable[[], SparkSession], config: JobConfig, held: Exit
         text, tallies, candidates = measure_table(config, settings.words, manifest, candidates)
     else:
         if manifest is not None:
-            candidates = [_with_table(one, settings.words, manifest) for one in candidates]
+            candidates = [with_table(one, settings.words, manifest) for one in candidates]
         spark = session()
         text, tallies = _measure(spark, config, plan, candidates)
     OUTPUT.start(lock, key)
@@ -147,89 +139,6 @@ def _hash(counts: np.ndarray | None) -> str | None:
     return None if counts is None else storage.checksum_bytes(counts.tobytes())
 
 
-# --- what is evaluated ------------------------------------------------------------------------------------------------
-
-
-def load_candidates(config: JobConfig) -> list[build.Candidate]:
-    """The tokenizers, with different names. Raises ConfigError when there are none."""
-    chosen = config.evaluate.tokenizers
-    if not chosen:
-        raise ConfigError("no tokenizer to evaluate: pass --tokenizer, once for each")
-    found: list[build.Candidate] = []
-    for one in chosen:
-        path = storage.absolute(one.path)
-        tokenizer = load(path, one.pretokenizer)
-        name = one.name or _name(path)
-        taken = {candidate.name for candidate in found}
-        if name in taken and one.name:
-            raise ConfigError(f"evaluate.tokenizers: two tokenizers are named {name!r}")
-        unique = next(n for n in (name, *(f"{name} {i}" for i in range(2, len(chosen) + 2))) if n not in taken)
-        found.append(build.Candidate(unique, one.path, tokenizer, _frequencies(path, tokenizer)))
-    return found
-
-
-_PLAIN_NAMES = ("tokenizer", "shardpiece", "vocab", "merges", "model", "spiece", "tekken")
-
-
-def _name(path: str) -> str:
-    """The file's name, or that of its directory where files are all named alike."""
-    parts = [part for part in path.rstrip("/").split("/") if part]
-    stem = parts[-1].rsplit(".", 1)[0] if "." in parts[-1][1:] else parts[-1]
-    return parts[-2] if stem in _PLAIN_NAMES and len(parts) > 1 else stem
-
-
-def _frequencies(path: str, tokenizer: Tokenizer) -> np.ndarray | None:
-    """int64 [vocab_size]: the counts of the training table, where shardpiece train left them; else None."""
-    table = storage.join(path, artifact.VOCABULARY_FILE)
-    if not storage.is_directory(path) or not storage.exists(table):
-        return None
-    counts = np.zeros(tokenizer.vocab_size, np.int64)
-    try:
-        for line in storage.read_bytes(table).decode().splitlines()[1:]:
-            number, frequency, _ = line.split("\t", 2)
-            counts[int(number)] = int(frequency)
-    except (ValueError, IndexError):
-        raise FormatError(f"{table}: not the table of frequencies of the tokenizer beside it") from None
-    return counts
-
-
-def _with_table(one: build.Candidate, source: str, manifest: dict) -> build.Candidate:
-    """With the counts of the word table that is said to be the training's, where it has the tokenizer's words."""
-    if one.training is not None or manifest["engine_fingerprint"] != one.tokenizer.engine.fingerprint:
-        return one
-    parts = words.WordTable.read_parts(storage.absolute(source), manifest)
-    return build.Candidate(one.name, one.source, one.tokenizer, token_frequencies(one.tokenizer, parts))
-
-
-def wanted_of(config: JobConfig) -> build.Wanted:
-    settings = config.evaluate
-    return build.Wanted(
-        shapes=shapes_of(config),
-        probes=settings.probes,
-        pivot=settings.pivot,
-        samples=settings.samples,
-        glitch_tokens=settings.glitch_tokens,
-        settings={
-            "input": config.input,
-            "words": settings.words,
-            "group_column": config.group_column,
-            **settings.model_dump(mode="json", include={"parallel_column", "parallel_key", "pivot", "probes", "samples",
-                                                        "glitch_tokens"}),
-            "shapes": {name: shape.model_dump() for name, shape in shapes_of(config).items()},
-        },
-    )  # fmt: skip
-
-
-def shapes_of(config: JobConfig) -> dict[str, schema.Shape]:
-    given = config.evaluate.shapes
-    if given is None:
-        return dict(DEFAULT_SHAPES)
-    return {
-        name: schema.Shape(**{**shape.model_dump(), "key_value_size": shape.key_value_size or shape.d_model})
-        for name, shape in given.items()
-    }
-
-
 # --- measuring --------------------------------------------------------------------------------------------------------
 
 
@@ -256,88 +165,6 @@ def measure_table(
     return text, tallies, candidates
 
 
-@dataclass(frozen=True)
-class EvaluateTask:
-    """Measures the splits of one task; called on executors."""
-
-    tasks: Broadcast  # of list[list[AnySplit]]
-    selection: Selection
-    invalid_utf8: str
-    tokenizers: Broadcast  # of list[bytes], packed
-    tokenizers_key: str
-    columns: Columns
-    parallel_column: str | None
-    parallel_key: str | None
-    memory: int
-    counters: Counters
-
-    def __call__(self, index: int) -> Iterator[pa.RecordBatch]:
-        tokenizers, pieces = _worker_tokenizers(self.tokenizers_key, self.tokenizers)
-        measurer = Measurer(tokenizers, self.memory, pieces)
-        splits = self.tasks.value[index]
-        for batch, documents in read_documents(splits, self.selection, self.invalid_utf8):
-            groups = [""] * len(batch)
-            if self.columns.group:
-                groups = [name or "" for name in batch.plain(self.columns.group).to_pylist()]
-            ids = batch.ids(self.columns.id).to_pylist()
-            keys = None
-            if self.parallel_column:
-                keys = key_hashes(batch.plain(self.parallel_column).to_pylist(), self.parallel_key)
-            for first, chunk in chunks(documents):
-                here = slice(first, first + len(chunk))
-                with document_errors(batch, first):
-                    measurer.add(
-                        chunk, groups[here], ids[here], None if keys is None else keys[here], batch.positions[here]
-                    )
-            self.counters.documents.add(len(documents))
-            self.counters.bytes.add(documents.size)
-        text, tallies = measurer.finish()
-        self.counters.planned.add(sum(split.text_bytes for split in splits))
-        for partition, tally in enumerate((*tallies, text)):
-            yield _row(partition, tally.to_bytes())
-
-
-def _row(partition: int, data: bytes) -> pa.RecordBatch:
-    return pa.RecordBatch.from_arrays(
-        [pa.array([partition], pa.int32()), pa.array([data], pa.binary())], names=_ROW_NAMES
-    )
-
-
-@dataclass(frozen=True)
-class _Merge:
-    """Merges the tallies of a tokenizer, those with the last number the texts'; on executors."""
-
-    of_text: int
-
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        with errors_for_driver():
-            merged: dict[int, TextTally | TokenTally] = {}
-            for batch in batches:
-                for partition, data in zip(*(batch[name] for name in _ROW_NAMES), strict=True):
-                    number = partition.as_py()
-                    kind = TextTally if number == self.of_text else TokenTally
-                    tally = kind.from_bytes(data.as_py())
-                    if number in merged:
-                        merged[number].merge(tally)
-                    else:
-                        merged[number] = tally
-            for number in sorted(merged):
-                yield _row(number, merged.pop(number).to_bytes())
-
-
-_BUILT: dict[str, tuple[list[Tokenizer], list[Pieces | None]]] = {}
-
-
-def _worker_tokenizers(key: str, broadcast: Broadcast) -> tuple[list[Tokenizer], list[Pieces | None]]:
-    """The broadcast tokenizers, built once per worker process."""
-    if key not in _BUILT:
-        _BUILT.clear()
-        room = _CACHE_BYTES // len(broadcast.value)
-        tokenizers = [packed.unpack(raw, room) for raw in broadcast.value]
-        _BUILT[key] = tokenizers, [Pieces.of(tokenizer) for tokenizer in tokenizers]
-    return _BUILT[key]
-
-
 def _measure(
     spark: SparkSession, config: JobConfig, plan: InputPlan, candidates: list[build.Candidate]
 ) -> tuple[TextTally, list[TokenTally]]:
@@ -357,8 +184,8 @@ def _measure(
         " ".join(one.tokenizer.fingerprint for one in candidates),
         plan.selection.columns, settings.parallel_column, pattern, int(settings.memory_per_task), counters,
     )  # fmt: skip
-    rows = spark.range(0, len(tasks), 1, max(1, len(tasks))).mapInArrow(run_tasks(task), _ROW_SCHEMA)
-    merged = rows.repartitionById(len(candidates) + 1, "partition").mapInArrow(_Merge(len(candidates)), _ROW_SCHEMA)
+    rows = spark.range(0, len(tasks), 1, max(1, len(tasks))).mapInArrow(run_tasks(task), ROW_SCHEMA)
+    merged = rows.repartitionById(len(candidates) + 1, "partition").mapInArrow(Merge(len(candidates)), ROW_SCHEMA)
     with (
         StageProgress("evaluate", counters.reader(plan.text_bytes, "documents", "bytes")),
         job_errors("evaluate"),
