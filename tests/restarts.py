@@ -235,6 +235,13 @@ def verify(job: Path, output: Path, expected: dict[str, bytes]) -> int:
     return len(decoded)
 
 
+def verify_by_command(job: Path, output: Path) -> None:
+    """What a user would ask: encode the source again and compare all documents."""
+    asked = ["verify", str(output), "--tokenizer", str(job / "tokenizer"), "--input", str(job / "corpus")]
+    done = subprocess.run([sys.executable, "-m", "shardpiece.cli", *asked], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 def assert_same(found: dict[str, bytes], expected: dict[str, bytes]) -> None:
     assert sorted(found) == sorted(expected), f"other files: {sorted(set(found) ^ set(expected))}"
     different = [name for name, data in expected.items() if found[name] != data]
@@ -272,6 +279,7 @@ def main() -> None:
             on = cluster if number % 2 else None
             killed = run_round(job, output, generator, options.restarts, on)
             documents = verify(job, output, expected)
+            verify_by_command(job, output)
             total = {name: total[name] + killed[name] for name in total}
             print(
                 f"round {number + 1:2} on {'cluster' if on else 'local[2]'}: {killed['drivers']} drivers and "
