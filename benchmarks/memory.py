@@ -1,16 +1,18 @@
 """Memory of the Python workers while a corpus is counted and encoded: how high it goes, and whether it stays there.
 
     python -m benchmarks.memory [--gigabytes 20] [--stages count encode] [--formats bin] [--tokenizer o200k_base] [--cores 2]
-                                [--directory DIR] [--document-megabytes 200]
+                                [--directory DIR] [--document-megabytes 200] [--prepare] [--corpus DIR]
 
 The corpus: documents of the shared corpora over and over, each with words of its own at its end that no other document has,
 so that tables and caches of words go on growing where nothing bounds them; in Parquet files of 256 MB of text, written below
 --directory and removed afterwards. With --document-megabytes there is one document of this size in the middle, made of text
-of the corpus. Each stage is a command of its own; the resident memory of every Python worker is read twice a second. The table
-has a row for each tenth of the stage's time: the largest worker, what the job had read by then, MB/s.
+of the corpus. --prepare only writes the corpus, and --corpus takes one that was. Each stage is a command of its own; the resident
+memory of every Python worker is read twice a second, and what the stage says of its progress as it says it. The table has a row for
+each tenth of the time that workers were there: the largest worker, and MB/s of text.
 """
 
 import argparse
+import contextlib
 import os
 import re
 import shutil
@@ -18,6 +20,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -62,8 +65,9 @@ def groups(paths: list[Path], total: int) -> Iterator[pa.Table]:
 def write_corpus(paths: list[Path], total: int, document: int, directory: Path) -> None:
     directory.mkdir(parents=True)
     writer, size, files = None, 0, 0
+    middle = max(1, total // _FILE_BYTES) // 2
     for group in groups(paths, total):
-        if document and 2 * size * max(1, files) >= 0 and files == max(1, total // _FILE_BYTES // 2) - 1:
+        if document and files == middle:
             joined = "".join(group["text"].to_pylist())
             joined = (joined * (document // len(joined.encode()) + 1)).encode()[:document].decode(errors="ignore")
             pq.write_table(
@@ -83,33 +87,49 @@ def write_corpus(paths: list[Path], total: int, document: int, directory: Path) 
 
 @dataclass(frozen=True)
 class Sample:
-    """Seconds since the start, resident bytes of the largest Python worker, CPU seconds of all of them."""
+    """Seconds since the start, resident bytes of the largest Python worker."""
 
     seconds: float
     largest: int
 
 
-def watch(command: list[str]) -> tuple[list[Sample], float]:
-    """(samples while a command runs, its seconds); its Python workers are those that Spark's daemon has forked."""
-    samples = []
+@dataclass
+class Watched:
+    """What was seen of a command: ``read``: (seconds since the start, MB of text by then); ``seconds``: of the stage."""
+
+    samples: list[Sample]
+    read: list[tuple[float, float]]
+    seconds: float
+
+
+def watch(command: list[str]) -> Watched:
+    """Its Python workers are those that Spark's daemon has forked."""
+    samples, read, said = [], [(0.0, 0.0)], []
     began = time.monotonic()
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+    def listen() -> None:
+        for line in process.stdout:
+            said.append(line)
+            if found := re.search(r": (?:\d+%|done), .* ([\d.,]+) MB, ", line):
+                read.append((time.monotonic() - began, float(found[1].replace(",", ""))))
+
+    listener = threading.Thread(target=listen)
+    listener.start()
     while process.poll() is None:
         sizes = [0]
-        try:
+        with contextlib.suppress(psutil.NoSuchProcess):
             for child in psutil.Process(process.pid).children(recursive=True):
                 if "python" in child.name() and "pyspark.daemon" in child.cmdline():
                     sizes.append(child.memory_info().rss)
-        except psutil.NoSuchProcess:
-            pass
         samples.append(Sample(time.monotonic() - began, max(sizes)))
         time.sleep(0.5)
-    said = process.stdout.read()
+    listener.join()
     if process.returncode:
-        raise SystemExit(said)
-    stage = re.search(r"in (?:(\d+):)?(\d+):(\d+)", said)
+        raise SystemExit("".join(said))
+    stage = re.search(r"in (?:(\d+):)?(\d+):(\d+)", "".join(said))
     hours, minutes, seconds = (int(part or 0) for part in stage.groups())
-    return samples, hours * 3600 + minutes * 60 + seconds
+    return Watched(samples, read, hours * 3600 + minutes * 60 + seconds)
 
 
 def main() -> None:
@@ -122,31 +142,42 @@ def main() -> None:
     parser.add_argument("--cores", type=int, default=2)
     parser.add_argument("--set", dest="settings", action="append", default=[], metavar="KEY=VALUE")
     parser.add_argument("--directory", type=Path)
+    parser.add_argument("--prepare", action="store_true", help="only write the corpus, to --corpus")
+    parser.add_argument("--corpus", type=Path, help="a corpus that --prepare wrote")
     options = parser.parse_args()
     paths = [path for found in sets(None, SETS).values() for path in found]
     with tempfile.TemporaryDirectory(dir=options.directory) as temporary:
-        corpus = Path(temporary) / "corpus"
-        write_corpus(paths, int(options.gigabytes * 1e9), options.document_megabytes * 1_000_000, corpus)
+        corpus = options.corpus or Path(temporary) / "corpus"
+        if options.prepare or not options.corpus:
+            write_corpus(paths, int(options.gigabytes * 1e9), options.document_megabytes * 1_000_000, corpus)
+        if options.prepare:
+            return
         for stage in options.stages:
             output = Path(temporary) / stage
             settings = [f"encode.format=[{','.join(options.formats)}]", "id_column=id", *options.settings]
             command = [sys.executable, "-m", "shardpiece.cli", stage, "--input", str(corpus), "--output", str(output),
                        "--master", f"local[{options.cores}]", *(w for s in settings for w in ("--set", s))]  # fmt: skip
             command += ["--tokenizer", vocabulary_path(options.tokenizer)] if stage == "encode" else []
-            samples, seconds = watch(command)
-            report(stage, options.gigabytes, samples, seconds)
+            report(stage, watch(command))
             shutil.rmtree(output)
 
 
-def report(stage: str, gigabytes: float, samples: list[Sample], seconds: float) -> None:
-    working = [sample for sample in samples if sample.largest > 0]
-    table = Table(title=f"{stage}, {gigabytes:g} GB of text: {gigabytes * 1000 / max(1, seconds):,.0f} MB/s over all")
-    for column in ("part of the time", "median MB of the largest worker", "most MB"):
+def report(stage: str, watched: Watched) -> None:
+    megabytes = watched.read[-1][1]
+    working = [sample for sample in watched.samples if sample.largest > 0]
+    start, end = working[0].seconds, working[-1].seconds
+    bounds = np.linspace(start, end, 11)
+    known = np.interp(bounds, *zip(*watched.read, strict=True))
+    table = Table(title=f"{stage}, {megabytes / 1000:.1f} GB: {megabytes / max(1, watched.seconds):,.0f} MB/s over all")
+    for column in ("part of the time", "median MB of the largest worker", "most MB", "MB/s"):
         table.add_column(column, justify="right")
     for tenth in range(10):
-        part = working[len(working) * tenth // 10 : len(working) * (tenth + 1) // 10] or working[-1:]
+        part = [s for s in working if bounds[tenth] <= s.seconds <= bounds[tenth + 1]] or working[-1:]
         sizes = [sample.largest / 1e6 for sample in part]
-        table.add_row(f"{tenth * 10} to {tenth * 10 + 10} %", f"{statistics.median(sizes):,.0f}", f"{max(sizes):,.0f}")
+        rate = (known[tenth + 1] - known[tenth]) / max(1e-9, bounds[tenth + 1] - bounds[tenth])
+        table.add_row(
+            f"{tenth * 10} to {tenth * 10 + 10} %", f"{statistics.median(sizes):,.0f}", f"{max(sizes):,.0f}", f"{rate:,.0f}"
+        )  # fmt: skip
     Console(width=120).print(table)
 
 
