@@ -36,11 +36,11 @@ from shardpiece.corpus.base import Columns
 from shardpiece.corpus.sources import list_files
 from shardpiece.corpus.splits import plan_input
 from shardpiece.pipeline.count import count
-from shardpiece.pipeline.encode import encode
-from shardpiece.pipeline.encoded import chunks
+from shardpiece.pipeline.encode.documents import chunks
+from shardpiece.pipeline.encode.stage import encode
+from shardpiece.pipeline.encode.warm_words import warm_words
 from shardpiece.pipeline.session import lazy_session
 from shardpiece.pipeline.tasks import read_documents
-from shardpiece.pipeline.warm_words import warm_words
 from shardpiece.text.documents import Documents
 from shardpiece.tokenizer import packed
 from shardpiece.tokenizer.loading import load

@@ -33,7 +33,7 @@ from benchmarks.corpora import sets
 from benchmarks.encode_stage import SETS, vocabulary_path
 from benchmarks.preprocess_rivals import ids_checksum
 from shardpiece.config import load_config
-from shardpiece.pipeline.encode import encode
+from shardpiece.pipeline.encode.stage import encode
 from shardpiece.pipeline.session import lazy_session
 
 OURS = ("bin", "megatron")

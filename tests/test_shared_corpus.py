@@ -9,7 +9,7 @@ import pytest
 import shardpiece
 from shardpiece.config import load_config
 from shardpiece.pipeline.count import count
-from shardpiece.pipeline.encode import encode
+from shardpiece.pipeline.encode.stage import encode
 from shardpiece.pipeline.train import train
 from shardpiece.tokenizer import artifact
 from shardpiece.tokenizer.formats import tiktoken

@@ -11,8 +11,8 @@ from shardpiece.config import load_config
 from shardpiece.evaluation.measure import Measurer
 from shardpiece.evaluation.parallel import STRIP_LAST_PART, key_hashes
 from shardpiece.evaluation.schema import Report
-from shardpiece.pipeline.encoded import chunks
-from shardpiece.pipeline.evaluate import evaluate
+from shardpiece.pipeline.encode.documents import chunks
+from shardpiece.pipeline.evaluate.stage import evaluate
 from shardpiece.text.documents import Documents
 
 pytestmark = pytest.mark.slow

@@ -9,7 +9,7 @@ import pytest
 from shardpiece import lock, storage
 from shardpiece.errors import OutputError
 from shardpiece.pipeline.clean import clean
-from shardpiece.pipeline.encode_task import OUTPUT
+from shardpiece.pipeline.encode.task import OUTPUT
 from shardpiece.shards import manifest as manifests
 from shardpiece.shards.builder import ShardBuilder, ShardLayout, finish_formats
 from shardpiece.shards.formats.base import ShardSpec

@@ -11,7 +11,7 @@ from shardpiece import storage
 from shardpiece.cli import cli
 from shardpiece.config import load_config
 from shardpiece.pipeline.dry_run import estimated
-from shardpiece.pipeline.encode import encode, plan_encode
+from shardpiece.pipeline.encode.stage import encode, plan_encode
 from tests.conftest import TEXTS, corpus_rows, write_corpus
 
 

@@ -11,9 +11,9 @@ from shardpiece.corpus.order import Placement
 from shardpiece.corpus.sources import list_files
 from shardpiece.corpus.splits import plan_input, read_batches
 from shardpiece.errors import ConfigError, FormatError, ShardpieceError
-from shardpiece.pipeline.encoded import DocumentEncoder, Encoding, WorkerTokenizer, chunks
+from shardpiece.pipeline.encode.documents import DocumentEncoder, Encoding, WorkerTokenizer, chunks
+from shardpiece.pipeline.encode.warm_words import _Candidates, warm_words
 from shardpiece.pipeline.tasks import Counters
-from shardpiece.pipeline.warm_words import _Candidates, warm_words
 from shardpiece.shards.plan import plan_shards
 from shardpiece.shards.token_buffer import TokenBuffer
 from shardpiece.storage import pretty_json
@@ -114,7 +114,7 @@ def test_any_cut_into_parts_gives_the_same_words(most, monkeypatch):
         if count < 2 or size > most:
             break
         expected.append(word)
-    monkeypatch.setattr("shardpiece.pipeline.warm_words._TAKEN", 7)
+    monkeypatch.setattr("shardpiece.pipeline.encode.warm_words._TAKEN", 7)
     for pieces in (1, 2, 5, 60):
         kept = _Candidates(most)
         for part in np.array_split(np.arange(len(table)), pieces):

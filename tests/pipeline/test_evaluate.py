@@ -11,7 +11,7 @@ from shardpiece.config import load_config
 from shardpiece.errors import ConfigError, OutputError
 from shardpiece.evaluation.schema import Report, Sweep
 from shardpiece.pipeline.count import count
-from shardpiece.pipeline.evaluate import evaluate
+from shardpiece.pipeline.evaluate.stage import evaluate
 from shardpiece.pipeline.sweep import sweep
 from shardpiece.pipeline.train import train
 from tests.commands import called

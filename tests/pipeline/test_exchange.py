@@ -5,8 +5,8 @@ import pyarrow as pa
 import pytest
 
 from shardpiece.errors import ShardpieceError
-from shardpiece.pipeline import exchange
-from shardpiece.pipeline.exchange import Scatter, gather
+from shardpiece.pipeline.encode import exchange
+from shardpiece.pipeline.encode.exchange import Scatter, gather
 
 SCHEMA = pa.schema([("n", pa.int64()), ("tokens", pa.large_binary()), ("more", pa.list_(pa.string()))])
 

@@ -14,7 +14,7 @@ import shardpiece
 from shardpiece.config import load_config
 from shardpiece.errors import DataError, InputError
 from shardpiece.pipeline.count import count
-from shardpiece.pipeline.encode import encode
+from shardpiece.pipeline.encode.stage import encode
 from shardpiece.shards.manifest import read_manifest
 from shardpiece.shards.readers import iter_rows
 from shardpiece.tokenizer import artifact

@@ -9,7 +9,7 @@ import pytest
 import shardpiece
 from shardpiece.config import load_config
 from shardpiece.errors import InputError, OutputError
-from shardpiece.pipeline.encode import encode
+from shardpiece.pipeline.encode.stage import encode
 from shardpiece.pipeline.outputs import OutputKind
 from shardpiece.pipeline.verify import verify
 from shardpiece.shards.manifest import read_manifest

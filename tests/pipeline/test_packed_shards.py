@@ -11,7 +11,7 @@ import pytest
 import shardpiece
 from shardpiece.corpus.keys import document_hash
 from shardpiece.errors import ConfigError, DataError
-from shardpiece.pipeline.encode import encode
+from shardpiece.pipeline.encode.stage import encode
 from shardpiece.pipeline.verify import verify
 from shardpiece.shards.packing import STATISTICS
 from shardpiece.tokenizer import artifact

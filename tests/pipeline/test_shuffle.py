@@ -13,7 +13,7 @@ import shardpiece
 from shardpiece.config import load_config
 from shardpiece.corpus.keys import below, document_hash
 from shardpiece.errors import ConfigError, DataError, OutputError
-from shardpiece.pipeline.encode import encode
+from shardpiece.pipeline.encode.stage import encode
 from shardpiece.shards.readers import iter_rows
 from tests.pipeline.test_stages import contents, interrupt
 

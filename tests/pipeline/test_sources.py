@@ -11,7 +11,7 @@ import shardpiece
 from shardpiece.config import load_config
 from shardpiece.errors import ConfigError, DataError, InputError
 from shardpiece.pipeline.count import count
-from shardpiece.pipeline.encode import encode
+from shardpiece.pipeline.encode.stage import encode
 from shardpiece.tokenizer.shard_decoding import decoded_documents
 from shardpiece.words.table import WordTable
 from tests.conftest import corpus_rows, input_rows, write_corpus

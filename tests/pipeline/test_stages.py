@@ -25,7 +25,7 @@ from shardpiece.errors import (
     TrainingError,
 )
 from shardpiece.pipeline.count import count
-from shardpiece.pipeline.encode import encode
+from shardpiece.pipeline.encode.stage import encode
 from shardpiece.pipeline.outputs import OutputKind
 from shardpiece.pipeline.run import run_all
 from shardpiece.pipeline.tasks import document_errors, read_documents

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 import shardpiece
 from shardpiece.cli import cli
 from shardpiece.config import load_config
-from shardpiece.pipeline.encode import encode
+from shardpiece.pipeline.encode.stage import encode
 from shardpiece.pipeline.source_check import Digest, digest, hashes_of_batches, members, named_differences
 from shardpiece.pipeline.verify import verify
 from shardpiece.shards.formats.base import TokenBatch

@@ -14,12 +14,13 @@ from dataclasses import dataclass
 from shardpiece import storage
 from shardpiece.errors import FormatError, OutputError
 from shardpiece.lock import LOCK, break_lock, in_use, locked, read_lock
-from shardpiece.pipeline import count, encode_task, train
+from shardpiece.pipeline import count, train
 from shardpiece.pipeline.checkpoint import CHECKPOINT_FILE
+from shardpiece.pipeline.encode import task as encode
 from shardpiece.pipeline.outputs import STARTED, OutputKind
 from shardpiece.shards.manifest import JOURNAL
 
-KINDS = (count.OUTPUT, train.OUTPUT, encode_task.OUTPUT)
+KINDS = (count.OUTPUT, train.OUTPUT, encode.OUTPUT)
 _TEMPORARY = r"\.[0-9a-f]{12}\.tmp"
 _PROBES = rf"\.shardpiece-[0-9a-f]{{12}}(?:{_TEMPORARY})?|(?:{re.escape(LOCK)}|{re.escape(STARTED)}){_TEMPORARY}"
 

@@ -16,7 +16,8 @@ from shardpiece import storage
 from shardpiece.config import JobConfig
 from shardpiece.errors import FormatError
 from shardpiece.lock import read_lock
-from shardpiece.pipeline import count, encode, train
+from shardpiece.pipeline import count, train
+from shardpiece.pipeline.encode import plan as encode
 from shardpiece.pipeline.outputs import STARTED, OutputKind
 from shardpiece.pipeline.source_check import Source
 from shardpiece.shards.builder import ShardBuilder

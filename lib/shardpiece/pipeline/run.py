@@ -5,7 +5,9 @@ from shardpiece.config import JobConfig
 from shardpiece.corpus.base import Columns
 from shardpiece.corpus.sources import dataframe_of
 from shardpiece.errors import ConfigError
-from shardpiece.pipeline import count, encode, evaluate, sweep, train
+from shardpiece.pipeline import count, sweep, train
+from shardpiece.pipeline.encode import stage as encode
+from shardpiece.pipeline.evaluate import stage as evaluate
 from shardpiece.pipeline.inputs import plan_job
 from shardpiece.pipeline.report import StageReport
 from shardpiece.pipeline.session import lazy_session

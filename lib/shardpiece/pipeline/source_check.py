@@ -16,7 +16,7 @@ import xxhash
 from shardpiece.corpus.base import AnySplit, Batch, BatchRange, ByteRange, Selection, Split
 from shardpiece.corpus.order import Placement
 from shardpiece.corpus.splits import read_batches
-from shardpiece.pipeline.encoded import LEFT_OUT, DocumentEncoder, Encoded, Encoding
+from shardpiece.pipeline.encode.documents import LEFT_OUT, DocumentEncoder, Encoded, Encoding
 from shardpiece.pipeline.tasks import Counters
 from shardpiece.shards.builder import ShardLayout
 from shardpiece.shards.formats.base import Row, TokenBatch

@@ -21,8 +21,8 @@ from shardpiece.evaluation.definitions import DEFINITIONS
 from shardpiece.evaluation.metrics import gini
 from shardpiece.evaluation.report import render_sweep
 from shardpiece.pipeline import train
-from shardpiece.pipeline.candidates import shapes_of
-from shardpiece.pipeline.evaluate import measure_table, parquet_bytes
+from shardpiece.pipeline.evaluate.candidates import shapes_of
+from shardpiece.pipeline.evaluate.stage import measure_table, parquet_bytes
 from shardpiece.pipeline.outputs import OutputKind
 from shardpiece.pipeline.progress import log
 from shardpiece.pipeline.report import StageReport

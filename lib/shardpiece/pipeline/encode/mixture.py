@@ -21,7 +21,7 @@ from shardpiece.corpus.mixture import Share, Take, Tally
 from shardpiece.corpus.order import group_codes
 from shardpiece.corpus.splits import pack_splits, read_batches
 from shardpiece.errors import FormatError
-from shardpiece.pipeline.encoded import LEFT_OUT, DocumentEncoder
+from shardpiece.pipeline.encode.documents import LEFT_OUT, DocumentEncoder
 from shardpiece.pipeline.frames import FrameInput, frame_batches
 from shardpiece.pipeline.progress import StageProgress, log
 from shardpiece.pipeline.session import collect, job_errors

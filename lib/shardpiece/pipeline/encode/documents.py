@@ -11,8 +11,8 @@ from pyspark import Broadcast
 from shardpiece import storage
 from shardpiece.corpus.base import Batch, Selection
 from shardpiece.corpus.order import Placement
+from shardpiece.pipeline.encode.warm_words import WarmWords
 from shardpiece.pipeline.tasks import Counters, document_errors
-from shardpiece.pipeline.warm_words import WarmWords
 from shardpiece.shards.formats.base import TokenBatch
 from shardpiece.shards.rows import take_rows
 from shardpiece.shards.statistics import Statistics

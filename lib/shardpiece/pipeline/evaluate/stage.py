@@ -26,8 +26,8 @@ from shardpiece.evaluation.parallel import STRIP_LAST_PART
 from shardpiece.evaluation.report import render
 from shardpiece.evaluation.tally import TextTally, TokenTally
 from shardpiece.evaluation.words import word_engine
-from shardpiece.pipeline.candidates import load_candidates, wanted_of, with_table
-from shardpiece.pipeline.evaluate_task import ROW_SCHEMA, EvaluateTask, Merge
+from shardpiece.pipeline.evaluate.candidates import load_candidates, wanted_of, with_table
+from shardpiece.pipeline.evaluate.task import ROW_SCHEMA, EvaluateTask, Merge
 from shardpiece.pipeline.inputs import plan_job
 from shardpiece.pipeline.kernels import prepare_encoding, prepare_kernels
 from shardpiece.pipeline.outputs import OutputKind

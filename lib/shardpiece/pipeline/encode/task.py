@@ -7,7 +7,7 @@ import pyarrow as pa
 from pyspark import Broadcast
 
 from shardpiece.corpus.splits import read_batches
-from shardpiece.pipeline.encoded import STATISTICS, DocumentEncoder
+from shardpiece.pipeline.encode.documents import STATISTICS, DocumentEncoder
 from shardpiece.pipeline.outputs import OutputKind
 from shardpiece.pipeline.tasks import result_batch
 from shardpiece.shards import manifest as manifests

@@ -10,7 +10,7 @@ from shardpiece.corpus.base import Columns, Selection
 from shardpiece.evaluation.measure import Measurer, Pieces
 from shardpiece.evaluation.parallel import key_hashes
 from shardpiece.evaluation.tally import TextTally, TokenTally
-from shardpiece.pipeline.encoded import chunks
+from shardpiece.pipeline.encode.documents import chunks
 from shardpiece.pipeline.tasks import Counters, document_errors, errors_for_driver, read_documents
 from shardpiece.tokenizer import packed
 from shardpiece.tokenizer.tokenizer import Tokenizer

@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 from pyspark import Broadcast
 
-from shardpiece.pipeline.encode_task import OUTPUT
-from shardpiece.pipeline.encoded import STATISTICS
+from shardpiece.pipeline.encode.documents import STATISTICS
+from shardpiece.pipeline.encode.task import OUTPUT
 from shardpiece.pipeline.tasks import result_batch
 from shardpiece.shards import manifest as manifests
 from shardpiece.shards.builder import ShardBuilder, ShardLayout

@@ -9,7 +9,7 @@ from shardpiece.corpus.mixture import Share, parse_mixture
 from shardpiece.corpus.order import Placement, Validation
 from shardpiece.encode_config import EncodeConfig
 from shardpiece.errors import ConfigError
-from shardpiece.pipeline.measure import Measured
+from shardpiece.pipeline.encode.mixture import Measured
 from shardpiece.shards.statistics import GROUP_FIGURES
 
 

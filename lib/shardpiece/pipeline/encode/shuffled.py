@@ -20,9 +20,9 @@ from shardpiece import storage
 from shardpiece.corpus.base import AnySplit, Batch
 from shardpiece.corpus.order import shard_of
 from shardpiece.corpus.splits import pack_splits, read_batches
-from shardpiece.pipeline.encode_task import OUTPUT
-from shardpiece.pipeline.encoded import LEFT_OUT, STATISTICS, DocumentEncoder, Encoded, add_statistics
-from shardpiece.pipeline.exchange import ORDER, ROW_SCHEMA, Scatter, gather
+from shardpiece.pipeline.encode.documents import LEFT_OUT, STATISTICS, DocumentEncoder, Encoded, add_statistics
+from shardpiece.pipeline.encode.exchange import ORDER, ROW_SCHEMA, Scatter, gather
+from shardpiece.pipeline.encode.task import OUTPUT
 from shardpiece.pipeline.frames import FrameInput, frame_batches
 from shardpiece.pipeline.session import collect
 from shardpiece.pipeline.tasks import RESULT_SCHEMA, Counters, errors_for_driver, result_batch, run_tasks
