@@ -105,6 +105,9 @@ class EncodeConfig(Section):
 
     @model_validator(mode="after")
     def _fitting(self) -> "EncodeConfig":
+        for name in self.metadata_columns:
+            if self.metadata_columns.count(name) > 1:
+                raise ValueError(f"metadata_columns: {name!r} is listed twice")
         if self.format == ["parquet"]:
             return self
         from shardpiece.shards.formats import FORMATS  # a second of imports, which other commands need not wait for

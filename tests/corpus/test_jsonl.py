@@ -71,7 +71,7 @@ BAD = {
     '{"text": ["a"]}': "'text' holds an array, not text",
     '{"text": "a", "n": "b"}': "'n' holds text, ",
     '{"text": "a", "n": true}': "'n' holds true or false, ",
-    '{"text": NaN}': "NaN is no JSON value",
+    '{"text": NaN}': "'text' holds a number, not text",
     '{"text": "a"} {"text": "b"}': "not JSON",
     '{"text": "tab\there"}': "not JSON",
     "[" * 100_000: "not JSON",
@@ -192,3 +192,46 @@ def test_an_empty_file_has_no_documents(tmp_path):
     (tmp_path / "d.jsonl.gz").write_bytes(b"")
     with pytest.raises(InputError, match=r"d\.jsonl\.gz: an empty file, which no gzip file is"):
         texts(tmp_path)
+
+
+PAD = json.dumps({"text": "a" * 600_000, "n": 1, "o": {"a": 1}})
+
+
+@pytest.mark.parametrize(
+    ("line", "column"),
+    [
+        ('{"text": "x", "n": 2.5}', "n"),
+        ('{"text": "x", "n": 1, "o": {"a": 2.5}}', "o"),
+        ('{"text": "x", "n": 1, "o": {"a": 2, "b": 1}}', "o"),
+    ],
+)
+def test_what_the_types_of_the_beginning_cannot_hold_is_no_other_value(tmp_path, line, column):
+    path = tmp_path / "a.jsonl"
+    path.write_text("\n".join([PAD, PAD, line]))
+    columns = Columns("text", metadata=(column,))
+    with pytest.raises(ShardpieceError, match=rf"a\.jsonl, line 3: '{column}' holds"):
+        read(path, columns)
+    kept = read(path, columns, bad_rows="skip")
+    assert sum(len(batch) for batch in kept) == 2
+    assert sum(batch.bad_rows for batch in kept) == 1
+
+
+def test_a_line_does_not_depend_on_its_neighbours(tmp_path):
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"text": "a", "ppl": NaN}\n{"text": "b"}\n{"text": "\\ud800"}\n')
+    assert len(texts(path, bad_rows="skip")) == 3
+
+
+def test_metadata_that_is_not_unicode_becomes_what_text_does(tmp_path):
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(b'{"text": "a", "m": "x\xff y"}\n')
+    [batch] = read(path, Columns("text", metadata=("m",)))
+    assert batch.metadata(["m"])["m"].to_pylist() == ["x\ufffd y"]
+
+
+def test_numbers_with_fractions_are_no_ids(tmp_path):
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"text": "a", "id": 9007199254740993}\n{"text": "b", "id": 1.5}\n')
+    [batch] = read(path, Columns("text", "id"))
+    with pytest.raises(InputError, match="numbers with fractions, which are no ids"):
+        batch.ids("id")

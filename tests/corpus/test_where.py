@@ -169,3 +169,22 @@ def test_row_groups_that_cannot_match_are_not_read(tmp_path):
     assert read("lang = 'en' AND n >= 48")[:2] == (1, [48, 49])
     assert read("n > 1000")[:2] == (0, [])
     assert read("text = 't5'")[1] == [5]
+
+
+@pytest.mark.parametrize(
+    ("condition", "found"),
+    [
+        ("x > 0.5", [0, 1, 2]), ("x > 1000.5", [1, 2]), ("x <> 6.0", [1, 2]), ("x BETWEEN 0.5 AND 1e9", [0, 1]),
+        ("x < 9223372036854775808", [0, 1, 2]), ("u >= 1", [0, 2]), ("u = 18446744073709551615", [2]), ("u > -1", [0, 1, 2]),
+    ],
+)  # fmt: skip
+def test_numbers_of_other_types_and_sizes(condition, found):
+    table = pa.table(
+        {"x": pa.array([6, 20_000_001, 1 << 62], pa.int64()), "u": pa.array([1, 0, (1 << 64) - 1], pa.uint64())}
+    )
+    assert chosen(condition, table) == found
+
+
+def test_a_partition_without_a_value_is_null(tmp_path):
+    assert chosen("y = 1", pa.table({"x": [1]}), {"y": None}) == []
+    assert chosen("y IS NULL OR x = 1", pa.table({"x": [1]}), {"y": None}) == [0]

@@ -511,3 +511,13 @@ def test_shards_in_an_object_store(tmp_path, name):
     assert storage.list_names(directory) == sorted(file["name"] for file in files)
     rows = formats.get(name).read(directory, files, SPEC)
     assert [row.tokens.tolist() for row in rows] == DOCUMENTS
+
+
+def test_dolma_reads_the_ids_it_writes(tmp_path):
+    long = "i" * 200_000
+    layout = ShardLayout(("dolma",), ShardSpec(300))
+    builder = ShardBuilder(str(tmp_path), "shard-00000", layout)
+    builder.add(TokenBatch(np.array([1, 2], np.uint16), np.array([0, 2]), pa.array([long])))
+    entry = builder.finish()
+    [row] = formats.get("dolma").read(str(tmp_path), entry["files"], layout.spec)
+    assert row.id == long

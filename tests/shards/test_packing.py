@@ -288,3 +288,9 @@ def test_settings_that_cannot_be(settings, message):
     with pytest.raises(ConfigError, match=message):
         Packing(**{"strategy": "concatenate", "sequence_length": 8, "pad_id": 0} | settings)
     Packing("concatenate", 8, "drop")
+
+
+def test_statistics_are_plain_numbers_for_the_journal():
+    packer = Packer(Packing("concatenate", 2, "drop"))
+    packer.add(TokenBatch(np.array([1, 2, 3], np.int32), np.array([0, 3])))
+    assert {type(n) for n in packer.finish().statistics.values()} == {int}

@@ -4,7 +4,7 @@ A split has an identity (path, and rows or bytes) that does not depend on the cl
 recorded and repeated.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Protocol
 
@@ -249,11 +249,25 @@ class Batch:
                 f"{self.split.path}: column {column!r} cannot be read as text ({one_line(error)})"
             ) from None
 
+    def metadata(self, columns: Sequence[str]) -> pa.RecordBatch:
+        """Columns as they are. Raises InputError naming the file for text in them that is no UTF-8."""
+        chosen = self.data.select(list(columns))
+        try:
+            chosen.validate(full=True)
+        except pa.ArrowException as error:
+            raise InputError(f"{self.split.path}: a metadata column cannot be read ({one_line(error)})") from None
+        return chosen
+
     def ids(self, column: str | None, required_for: str = "") -> pa.Array:
         """The id column as strings, or without one PATH:POSITION. With ``required_for`` a null id raises DataError."""
         if column is None:
             places = pa.array(self.positions, pa.int64()).cast(pa.string())
             return pc.binary_join_element_wise(pa.scalar(self.split.path), places, ":")
+        if pa.types.is_floating(self.data[column].type):
+            raise InputError(
+                f"{self.split.path}: column {column!r} has numbers with fractions, which are no ids: they are rounded. Make "
+                f"them text or whole numbers"
+            )
         ids = self.plain(column)
         if required_for and ids.null_count:
             row = ids.is_null().to_pylist().index(True)

@@ -116,6 +116,8 @@ def _quickly(lines: Lines, schema: pa.Schema) -> pa.RecordBatch | None:
         return None
     if len(lines.data) > _MOST_FOR_PYARROW:
         return None
+    if any(_has_fields(field.type) for field in schema):  # pyarrow drops fields that the type has not
+        return None
     try:
         table = pj.read_json(
             pa.BufferReader(lines.data),
@@ -125,6 +127,10 @@ def _quickly(lines: Lines, schema: pa.Schema) -> pa.RecordBatch | None:
     except pa.ArrowException:
         return None
     if table.num_rows != len(lines) or table.schema != schema:
+        return None
+    try:
+        table.validate(full=True)
+    except pa.ArrowException:  # invalid UTF-8, which becomes U+FFFD on the other way
         return None
     return pa.RecordBatch.from_arrays([column.combine_chunks() for column in table.columns], schema=schema)
 
@@ -160,7 +166,7 @@ def _columns(
             value = row.get(field.name)
             try:
                 values.append(_value(value, field.type))
-            except (pa.ArrowException, TypeError, ValueError, OverflowError):
+            except (pa.ArrowException, TypeError, ValueError, OverflowError, RecursionError):
                 wanted = "text" if field.type == pa.large_binary() else field.type
                 problems.append((line, f"{field.name!r} holds {_kind(value)}, not {wanted}"))
                 break
@@ -175,9 +181,29 @@ def _value(value, kind: pa.DataType):
         if value is not None and not isinstance(value, str):
             raise TypeError
         return None if value is None else value.encode("utf-8", "surrogateescape")
+    _check_fits(value, kind)
+    return pa.scalar(_clean(value), kind).as_py()
+
+
+def _check_fits(value, kind: pa.DataType) -> None:
+    """Raises TypeError for what pyarrow would round, or leave fields out of."""
     if isinstance(value, bool) and not pa.types.is_boolean(kind):
         raise TypeError
-    return pa.scalar(_clean(value), kind).as_py()
+    if isinstance(value, float) and not pa.types.is_floating(kind):
+        raise TypeError
+    if isinstance(value, list) and pa.types.is_list(kind):
+        for item in value:
+            _check_fits(item, kind.value_type)
+    if isinstance(value, dict) and pa.types.is_struct(kind):
+        for name, item in value.items():
+            index = kind.get_field_index(name)
+            if index < 0:
+                raise TypeError
+            _check_fits(item, kind.field(index).type)
+
+
+def _has_fields(kind: pa.DataType) -> bool:
+    return pa.types.is_struct(kind) or (pa.types.is_list(kind) and _has_fields(kind.value_type))
 
 
 def _object(raw: bytes):
@@ -190,7 +216,7 @@ def _object(raw: bytes):
         text, lone = raw.decode(), _SURROGATES
     except UnicodeDecodeError:
         text, lone = raw.decode("utf-8", "surrogateescape"), _NO_BYTES
-    value = json.loads(text, parse_constant=_no_constant)
+    value = json.loads(text)  # NaN and Infinity too, which pyarrow takes
     return _each_text(value, lambda found: lone.sub("\udcff", found)) if "\\u" in text else value
 
 
@@ -212,7 +238,3 @@ def _clean(value):
 def _kind(value) -> str:
     names = {dict: "an object", list: "an array", str: "text", bool: "true or false", type(None): "null"}
     return names.get(type(value), "a number")
-
-
-def _no_constant(name: str):
-    raise ValueError(f"{name} is no JSON value")

@@ -163,7 +163,12 @@ class _Binding:
         a, b = self._value(left), self._value(right)
         if pa.types.is_null(a.kind) or pa.types.is_null(b.kind):
             return pc.scalar(_UNKNOWN)
-        return compare(self._as_kind_of(b, a, node), self._as_kind_of(a, b, node))
+        if any(value.partition and value.constant is None for value in (a, b)):
+            return pc.scalar(_UNKNOWN)
+        x, y = self._as_kind_of(b, a, node), self._as_kind_of(a, b, node)
+        if _differ_in_range(a.kind, b.kind):
+            x, y = (one.cast(pa.float64(), safe=False) for one in (x, y))
+        return compare(x, y)
 
     def _as_kind_of(self, other: _Value, value: _Value, node) -> pc.Expression:
         """``value`` as it is compared with ``other``: a constant takes the other one's type."""
@@ -218,7 +223,8 @@ class _Binding:
             constant = node.this if node.is_string else _number(node.this)
             if constant is None:
                 raise self._unsupported(node)
-            return _Value(pc.scalar(constant), pa.scalar(constant).type, constant)
+            number = pa.scalar(constant, pa.uint64() if isinstance(constant, int) and constant >= 1 << 63 else None)
+            return _Value(pc.scalar(number), number.type, constant)
         if isinstance(node, exp.Neg):
             value = self._value(node.this)
             if not isinstance(value.constant, (int, float)):
@@ -266,6 +272,13 @@ class _Binding:
     @staticmethod
     def _wrong(node: exp.Expression, problem: str) -> InputError:
         return InputError(f"where: {node.sql()}: {problem}")
+
+
+def _differ_in_range(a: pa.DataType, b: pa.DataType) -> bool:
+    """Numbers that Arrow would make of one type only where all values allow it."""
+    if not all(pa.types.is_integer(kind) or pa.types.is_floating(kind) for kind in (a, b)):
+        return False
+    return pa.types.is_floating(a) != pa.types.is_floating(b) or (pa.uint64() in (a, b) and a != b)
 
 
 def _joined(join: Callable, parts: list[pc.Expression]) -> pc.Expression:

@@ -175,7 +175,7 @@ class _Concatenate:
             return Packed(iter(()), rest, self.statistics)
         if self._packing.remainder == "drop":
             self.statistics["dropped_tokens"] += len(rest.tokens)
-            self.statistics["dropped_documents"] += len(rest) - self._rest_is_cut
+            self.statistics["dropped_documents"] += len(rest) - int(self._rest_is_cut)
             return Packed(iter(()), None, self.statistics)
         row = _rows(rest, np.array([len(rest)]), self._packing)
         self._count(row, len(row.tokens) - len(rest.tokens))

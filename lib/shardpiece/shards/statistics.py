@@ -98,7 +98,7 @@ class Statistics:
     def from_bytes(cls, raw: bytes, where: str) -> "Statistics":
         """Raises FormatError that names ``where`` when this is something else."""
         try:
-            table = pq.read_table(io.BytesIO(raw))
+            table = pq.read_table(pa.BufferReader(raw), use_threads=False)
             said = json.loads((table.schema.metadata or {})[_KEY])
             statistics = cls.empty(int(said["vocab_size"]))
             statistics.frequencies[table["token"].to_numpy()] = table["count"].to_numpy()

@@ -71,6 +71,8 @@ class Sampling:
             raise ConfigError(f"sampling: dropout is for BPE models, and the tokenizer's model is of the kind {kind}")
         if self.samples_unigram and kind != "unigram":
             raise ConfigError(f"sampling: alpha is for Unigram models, and the tokenizer's model is of the kind {kind}")
+        if (self.nbest or 1) > 1 and kind != "unigram":
+            raise ConfigError(f"sampling: nbest is for Unigram models, and the tokenizer's model is of the kind {kind}")
 
 
 def document_keys(ids: Sequence[str | bytes | int] | pa.Array | pa.ChunkedArray, sampling: Sampling) -> np.ndarray:

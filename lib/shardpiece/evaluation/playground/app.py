@@ -4,6 +4,7 @@ answers to its own names alone, so that no page of another site can reach it thr
 import ipaddress
 import re
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Any
 
 import flask
@@ -98,7 +99,9 @@ def create_app(cutter: Cutter, host: str = "127.0.0.1", names: Iterable[str] = (
 
 def _request() -> tuple[str, str, int]:
     """(text, what special tokens in it are, how many tokens are shown), or the request ends with the reason."""
-    body: Any = flask.request.get_json(silent=True) if flask.request.is_json else None
+    body: Any = None
+    with suppress(RecursionError):  # of brackets, thousands deep
+        body = flask.request.get_json(silent=True) if flask.request.is_json else None
     if not isinstance(body, dict) or not isinstance(body.get("text"), str):
         flask.abort(_problem(400, 'Expected JSON: {"text": "..."}.'))
     in_text, shown = body.get("special_tokens_in_text", "text"), body.get("shown", SHOWN_TOKENS)

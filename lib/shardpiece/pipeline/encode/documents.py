@@ -237,7 +237,7 @@ class DocumentEncoder:
             lengths[full] = np.diff(offsets)
             offsets = np.concatenate([[0], np.cumsum(lengths)])
         carried = self.selection.columns.metadata
-        metadata = read.batch.data.select(list(carried)) if carried else None
+        metadata = read.batch.metadata(carried) if carried else None
         return TokenBatch(tokens, offsets, read.ids if self.with_ids else None, metadata), flags, sizes
 
 

@@ -156,6 +156,7 @@ def _made_with(
         "special_tokens_in_text": config.encode.special_tokens_in_text,
         "invalid_utf8": config.invalid_utf8,
         "columns": {**asdict(selection.columns), "metadata": list(selection.columns.metadata)},
+        "metadata_types": {name: str(selection.type_of(name)) for name in selection.columns.metadata} or None,
         "where": selection.where,
         "sample": None if selection.sample is None else asdict(selection.sample),
         "text_documents": selection.text_documents,

@@ -89,6 +89,8 @@ def _encode(
     log(f"encode: {what}, {text_bytes / 1e6:,.1f} MB of text")
     if config.id_column and not layout.keeps_ids and not layout.needs_ids and not planned.shares:
         log(f"encode: {', '.join(layout.formats)} has no place for document ids, id_column is not used")
+    if settings.metadata_columns and not layout.carries("metadata"):
+        log(f"encode: {', '.join(layout.formats)} has no place for metadata, metadata_columns are not used")
     documents = DocumentEncoder(
         plan.selection, config.invalid_utf8, layout.dtype(), layout.keeps_ids or layout.validation is not None, encoding,
         planned.placement, spark.sparkContext.broadcast(worker), worker.key, Counters.create(spark),

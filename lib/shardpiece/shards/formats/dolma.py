@@ -20,6 +20,8 @@ from shardpiece.shards.formats.base import Row, ShardFile, ShardSpec, TokenBatch
 from shardpiece.shards.formats.boundaries import flat_rows, named, piece_ranges
 from shardpiece.shards.formats.files import ShardFiles
 
+_MOST_FIELD = (1 << 31) - 1
+
 
 class DolmaFormat:
     name = "dolma"
@@ -42,6 +44,7 @@ class DolmaFormat:
     def read(self, directory: str, files: list[dict], spec: ShardSpec) -> Iterator[Row]:
         path = storage.join(directory, named(files, ".npy"))
         fs, inner = storage.filesystem(storage.join(directory, named(files, ".csv.gz")))
+        csv.field_size_limit(_MOST_FIELD)  # of the process; an id may be longer than csv's 131,072
         with fs.open(inner, "rb") as raw, gzip.open(raw, "rt", encoding="utf-8", newline="") as lines:
             documents = [(int(start), int(end), name, int(loc)) for start, end, name, _, loc in csv.reader(lines)]
         dtype = self.dtype(spec.vocab_size)

@@ -38,9 +38,14 @@ class ParquetFormat:
 
     def read(self, directory: str, files: list[dict], spec: ShardSpec) -> Iterator[Row]:
         for part in files:
-            fs, inner = storage.filesystem(storage.join(directory, part["name"]))
-            with fs.open(inner, "rb") as file, closing(pq.ParquetFile(file)) as parquet:
-                yield from table_rows(parquet.iter_batches(1024), "tokens")
+            path = storage.join(directory, part["name"])
+            fs, inner = storage.filesystem(path)
+            if storage.is_local(path):
+                with closing(pq.ParquetFile(inner, memory_map=True)) as parquet:
+                    yield from table_rows(parquet.iter_batches(1024), "tokens")
+            else:
+                with fs.open(inner, "rb") as file, closing(pq.ParquetFile(file, pre_buffer=False)) as parquet:
+                    yield from table_rows(parquet.iter_batches(1024), "tokens")
 
 
 class _ParquetWriter:
