@@ -44,6 +44,11 @@ def test_defaults_and_overrides(tmp_path):
         ("train: {vocab_size: many}", r"train\.vocab_size: .*integer.* \(given: 'many'\)"),
         ("train: {vocab_size: 12}", r"train: vocab_size 12 .*256"),
         ("train: {tie_break: luck}", r"train\.tie_break: .*lexicographic"),
+        (
+            "encode: {format: bin}\nencode: {format: parquet}",
+            r"job\.yaml: not valid YAML \(encode is there twice, in lines 1 and 2\)",
+        ),
+        ("encode: {metadata_columns: [a, a]}", r"metadata_columns: 'a' is listed twice"),
         ("encode: {format: tar}", r"encode: format: 'tar' is none of parquet, "),
         ("count: {memory_per_task: 3}", r"count\.memory_per_task"),
         ("invalid_utf8: ignore", "invalid_utf8"),

@@ -153,6 +153,20 @@ class JobConfig(Section):
 _SECTIONS = ("count", "train", "encode", "evaluate", "sweep", "spark")
 
 
+class _OnceLoader(yaml.SafeLoader):
+    """YAML in which no key comes twice: the second would silently take the place of the first, with all below it."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict:
+        seen: dict[str, int] = {}
+        for key, _ in node.value:
+            line = key.start_mark.line + 1
+            if isinstance(key, yaml.ScalarNode) and key.tag != "tag:yaml.org,2002:merge":
+                if key.value in seen:
+                    raise yaml.YAMLError(f"{key.value} is there twice, in lines {seen[key.value]} and {line}")
+                seen[key.value] = line
+        return super().construct_mapping(node, deep)
+
+
 def load_config(path: str | None = None, overrides: dict[str, Any] | None = None) -> JobConfig:
     """Read a YAML file and apply overrides, whose keys are dotted paths such as "train.vocab_size".
 
@@ -161,7 +175,7 @@ def load_config(path: str | None = None, overrides: dict[str, Any] | None = None
     content: dict[str, Any] = {}
     if path is not None:
         try:
-            content = yaml.safe_load(Path(path).read_text(encoding="utf-8")) or {}
+            content = yaml.load(Path(path).read_text(encoding="utf-8"), _OnceLoader) or {}
         except OSError as error:
             raise ConfigError(f"{path}: cannot be read ({error.strerror or error})") from None
         except (yaml.YAMLError, UnicodeDecodeError) as error:

@@ -158,7 +158,7 @@ def test_other_settings_and_lost_shards_are_named(session, tokenizer, drops, tmp
         encode(session, config)
     drops(1)
     with pytest.raises(
-        OutputError, match=r"Pass --incremental to add to it what of the input is new\. Pass --overwrite"
+        OutputError, match="Pass --overwrite to replace it, pass --incremental to add to it what of the input is new"
     ):
         encode(none, settings(tmp_path, tokenizer, encode__incremental=False))
     (tmp_path / "shards" / "bin" / "shard-00000.bin").unlink()

@@ -130,3 +130,12 @@ def test_bad_files_and_rows_follow_their_policies(session, places, capfd):
         totals = json.loads((root / f"y-{shuffle}" / "shards" / "manifest.json").read_text())["totals"]
         found = [totals[name] for name in ("documents", "filtered_documents", "bad_rows")]
         assert found == [english, len(rows) - english, 1]
+
+
+def test_what_a_run_leaves_out_or_has_no_place_for_is_said(session, places, capfd):
+    encode(session, configured(places, "none", "parquet", where="lang = 'no such'", encode__format=["bin"],
+                               encode__metadata_columns=["lang"]))  # fmt: skip
+    said = capfd.readouterr().err
+    assert "there are no documents in the shards: where and sample leave none" in said
+    assert "nothing stands between documents: pass --append-eos" in said
+    assert "bin has no place for metadata, metadata_columns are not used" in said

@@ -36,9 +36,13 @@ def verify(shards_path, tokenizer_path, tokenizer_pretokenizer, more_inputs, inp
     for line in done.notes:
         click.echo(line, err=True)
     outcome = f"{len(done.problems):,} problems" if done.problems else "all as it should be"
+    compared = f"{done.compared:,} documents compared with the input"
+    if (inputs or more_inputs) and done.compared < done.documents:
+        compared = f"only {done.compared:,} of {done.documents:,} documents compared with the input"
+        outcome += ", as far as it was looked at" if not done.problems else ""
     click.echo(
         f"{done.shards:,} shards, {done.documents:,} documents, {done.tokens:,} tokens: {outcome} "
-        f"({done.compared:,} documents compared with the input, {time.monotonic() - began:.1f} s)"
+        f"({compared}, {time.monotonic() - began:.1f} s)"
     )
     if done.problems:
         raise SystemExit(1)

@@ -88,6 +88,7 @@ def train(config_path, settings, **flags):
 @click.command()
 @options.reading
 @click.option("--id-column", metavar="NAME", help="Document id; default FILE:ROW.")
+@click.option("--group-column", metavar="NAME", help="Language or source, for statistics and mixtures.")
 @click.option("--tokenizer", metavar="TOKENIZER", help=options.TOKENIZER_HELP)
 @options.pretokenizer_of_file("--tokenizer-pretokenizer")
 @click.option("--output", "shards_output", metavar="SHARDS", help="Directory of the shards.")
@@ -99,7 +100,7 @@ def train(config_path, settings, **flags):
     help="parquet (default), arrow, bin, llm.c, npy, megatron, datatrove, dolma, mds or litdata; several in one pass, each in a "
     "directory of its name.",
 )
-@click.option("--append-eos", is_flag=True, help="End every document with the end-of-text token.")
+@click.option("--append-eos", is_flag=True, help="End every document with the end-of-text token; default: no.")
 @click.option(
     "--special-tokens-in-text",
     metavar="POLICY",

@@ -160,5 +160,5 @@ class OutputKind:
     def _taken(self, directory: str, what: str) -> OutputError:
         return OutputError(
             f"{directory}: holds {what} made from other input or settings. "
-            f"{self.hint}Pass --overwrite to replace it, or choose another --output."
+            f"Pass --overwrite to replace it{self.hint}, or choose another --output."
         )

@@ -40,6 +40,8 @@ from shardpiece.tokenizer.tokenizer import Tokenizer
 
 # Settings that manifests also name at the top, where they are not as by default: readers have to know of them.
 _OPTIONS = ("where", "sample", "sampling", "packing", "shuffle", "validation", "mixture")
+# Formats whose readers see each document by itself.
+_ROWS_APART = {"parquet", "arrow", "mds"}
 
 
 def encode(session: Callable[[], SparkSession], config: JobConfig, words: str | None = None) -> StageReport:
@@ -89,6 +91,8 @@ def _encode(
     log(f"encode: {what}, {text_bytes / 1e6:,.1f} MB of text")
     if config.id_column and not layout.keeps_ids and not layout.needs_ids and not planned.shares:
         log(f"encode: {', '.join(layout.formats)} has no place for document ids, id_column is not used")
+    if not (encoding.before or encoding.after) and (layout.packing or not set(layout.formats) <= _ROWS_APART):
+        log("encode: nothing stands between documents: pass --append-eos to end each with the end-of-text token")
     if settings.metadata_columns and not layout.carries("metadata"):
         log(f"encode: {', '.join(layout.formats)} has no place for metadata, metadata_columns are not used")
     documents = DocumentEncoder(
@@ -127,17 +131,22 @@ def _encode(
         log(f"encode: {resumed:,} of {len(results):,} shards were finished by an earlier run")
     manifest = _manifest(planned, measured, results)
     OUTPUT.finish(lock, manifest)
-    if manifest["totals"]["replaced_documents"]:
-        log(f"encode: {manifest['totals']['replaced_documents']:,} documents had invalid UTF-8, replaced with U+FFFD")
-    if manifest["totals"]["filtered_documents"]:
-        log(
-            f"encode: {manifest['totals']['filtered_documents']:,} documents of those read are left out by where and sample"
-        )
-    if manifest["totals"]["bad_rows"]:
-        log(
-            f"encode: {manifest['totals']['bad_rows']:,} lines that are no JSON objects of the expected types are left out"
-        )
+    _say_what_was_left_out(config, results)
     return _report(manifest, progress.seconds)
+
+
+def _say_what_was_left_out(config: JobConfig, results: list[dict]) -> None:
+    """Of this run, not of the increments before it."""
+    counts = {name: sum(result[name] for result in results) for name in STATISTICS}
+    if counts["replaced_documents"]:
+        log(f"encode: {counts['replaced_documents']:,} documents had invalid UTF-8, replaced with U+FFFD")
+    if counts["filtered_documents"]:
+        log(f"encode: {counts['filtered_documents']:,} documents of those read are left out by where and sample")
+    if counts["bad_rows"]:
+        log(f"encode: {counts['bad_rows']:,} lines that are no JSON objects of the expected types are left out")
+    if not counts["documents"]:
+        why = ": where and sample leave none" if config.where or config.sample else ""
+        log(f"encode: there are no documents in the shards{why}")
 
 
 def _words(settings: EncodeConfig, tokenizer: Tokenizer, own: str | None) -> WarmWords | None:

@@ -35,7 +35,7 @@ OUTPUT = OutputKind(
     read=manifests.read_manifest,
     key=lambda manifest: manifest["key"],
     files=manifests.files_of,
-    hint="Pass --incremental to add to it what of the input is new. ",
+    hint=", pass --incremental to add to it what of the input is new where no setting has changed",
 )
 
 

@@ -95,7 +95,7 @@ def read_ranks(raw: bytes, source: str, pretokenizer=None, special_tokens=None) 
         raise FormatError(
             f"{source}: a rank file holds no pattern, and this one is not named after a vocabulary that is known "
             f"({', '.join(published.PUBLISHED)}): give its pretokenizer, a name or a regular expression "
-            f"(--tokenizer-pretokenizer; shardpiece pretokenizers lists names)"
+            f"(--tokenizer-pretokenizer, for convert --pretokenizer; shardpiece pretokenizers lists names)"
         )
     if special_tokens is None and known and vocabulary is None:
         raise FormatError(
