@@ -61,7 +61,9 @@ def read(splits: Sequence[Split], selection: Selection, columns: list[str]) -> I
         row = start
         end = max(split.first_row + split.rows for split in neighbours)
         with _open(path) as parquet:
-            for data in parquet.iter_batches(batch_rows, row_groups=[row_group], columns=columns):
+            for data in parquet.iter_batches(
+                batch_rows, row_groups=[row_group], columns=columns, use_threads=storage.is_local(path)
+            ):
                 for split in neighbours:
                     first, last = max(row, split.first_row), min(row + data.num_rows, split.first_row + split.rows)
                     if first >= last:

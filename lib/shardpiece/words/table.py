@@ -131,9 +131,11 @@ class WordTable:
         for part in manifest["files"]:
             path = storage.join(directory, part["name"])
             try:
-                fs, inner = storage.filesystem(path)
-                with fs.open(inner, "rb") as file:
-                    rows = pq.read_table(file, schema=SCHEMA)
+                # Not from a file of Python's: a thread of Arrow's that lets go of it when the interpreter ends aborts it.
+                if storage.is_local(path):
+                    rows = pq.read_table(storage.filesystem(path)[1], schema=SCHEMA, memory_map=True)
+                else:
+                    rows = pq.read_table(pa.BufferReader(storage.read_bytes(path)), schema=SCHEMA)
             except (OSError, pa.ArrowException) as error:
                 raise FormatError(f"{path}: this part of the word table cannot be read ({error})") from None
             if rows.num_rows != part["rows"]:

@@ -44,8 +44,9 @@ class ParquetFormat:
                 with closing(pq.ParquetFile(inner, memory_map=True)) as parquet:
                     yield from table_rows(parquet.iter_batches(1024), "tokens")
             else:
-                with fs.open(inner, "rb") as file, closing(pq.ParquetFile(file, pre_buffer=False)) as parquet:
-                    yield from table_rows(parquet.iter_batches(1024), "tokens")
+                # No threads: one that lets go of Python's file when the interpreter ends aborts it.
+                with fs.open(inner, "rb") as file, closing(pq.ParquetFile(file)) as parquet:
+                    yield from table_rows(parquet.iter_batches(1024, use_threads=False), "tokens")
 
 
 class _ParquetWriter:
