@@ -52,6 +52,7 @@ def lazy_session(config: JobConfig, name: str) -> Iterator[Callable[[], SparkSes
     # Reached only without an exception: nobody needs Spark's messages any more.
     if _spark_log.cache_info().currsize:
         _spark_log().unlink(missing_ok=True)
+        _spark_log.cache_clear()
 
 
 def _start(config: JobConfig, name: str) -> SparkSession:
@@ -187,8 +188,9 @@ def job_errors(what: str) -> Iterator[None]:
 
 
 def _log_hint() -> str:
-    if _spark_log.cache_info().currsize and _spark_log().stat().st_size:
-        return f" (Spark's own messages: {_spark_log()})"
+    with suppress(FileNotFoundError):
+        if _spark_log.cache_info().currsize and _spark_log().stat().st_size:
+            return f" (Spark's own messages: {_spark_log()})"
     return " (set SHARDPIECE_DEBUG=1 for Spark's own messages)"
 
 
