@@ -16,6 +16,7 @@ import struct
 import sys
 import time
 from collections.abc import Iterator
+from functools import partial
 from itertools import islice
 from pathlib import Path
 
@@ -30,7 +31,11 @@ def _start_hugging_face(path: str) -> None:
     from tokenizers import Tokenizer
 
     tokenizer = Tokenizer.from_file(path)
-    _encode = lambda text: tokenizer.encode(text, add_special_tokens=False).ids  # noqa: E731
+
+    def encode(text: str) -> list[int]:
+        return tokenizer.encode(text, add_special_tokens=False).ids
+
+    _encode = encode
 
 
 def _start_gigatoken(path: str) -> None:
@@ -46,7 +51,7 @@ def _start_gigatoken_batches(path: str) -> None:
     from gigatoken import Tokenizer
 
     tokenizer = Tokenizer(path)
-    _encode = lambda texts: tokenizer.encode_batch(texts, parallel=False)  # noqa: E731
+    _encode = partial(tokenizer.encode_batch, parallel=False)
 
 
 def _one(line: str):

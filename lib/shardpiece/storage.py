@@ -168,7 +168,23 @@ def write_bytes(path: str, data: bytes) -> None:
     fs.invalidate_cache()
 
 
-class ChecksumWriter:
+class _WriteOnly:
+    """What pyarrow and NumPy ask of a file that is only written."""
+
+    def flush(self) -> None:
+        pass
+
+    def writable(self) -> bool:
+        return True
+
+    def readable(self) -> bool:
+        return False
+
+    def seekable(self) -> bool:
+        return False
+
+
+class ChecksumWriter(_WriteOnly):
     """A write-only file that passes bytes on and keeps their number and XXH3-64."""
 
     def __init__(self, file: IO[bytes]):
@@ -187,20 +203,8 @@ class ChecksumWriter:
     def tell(self) -> int:
         return self.size
 
-    def flush(self) -> None:
-        pass
-
     def close(self) -> None:
         self.closed = True
-
-    def writable(self) -> bool:
-        return True
-
-    def readable(self) -> bool:
-        return False
-
-    def seekable(self) -> bool:
-        return False
 
     @property
     def checksum(self) -> str:
@@ -230,7 +234,7 @@ class _LocalFile:
         self._temporary.unlink(missing_ok=True)
 
 
-class StagedFile:
+class StagedFile(_WriteOnly):
     """A file written piece by piece that is visible under its name once it is committed, and not at all before or without.
 
     Raises OutputError, naming the file, when the place is not writable or full."""
@@ -269,20 +273,8 @@ class StagedFile:
     def tell(self) -> int:
         return self._out.size
 
-    def flush(self) -> None:
-        pass
-
     def close(self) -> None:
         pass
-
-    def writable(self) -> bool:
-        return True
-
-    def readable(self) -> bool:
-        return False
-
-    def seekable(self) -> bool:
-        return False
 
     @property
     def size(self) -> int:

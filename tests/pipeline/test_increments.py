@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from functools import partial
 
 import pyarrow.parquet as pq
 import pytest
@@ -124,7 +125,7 @@ def test_input_that_changed_or_is_gone_is_named(session, tokenizer, drops, tmp_p
     shutil.rmtree(tmp_path / "corpus" / "day-02")
     pq.write_table(pq.read_table(first).slice(1), first)
     drops(3)
-    none = lambda: pytest.fail("Spark was started")  # noqa: E731
+    none = partial(pytest.fail, "Spark was started")
     with pytest.raises(InputError, match=r"day-00/part-00000\.parquet: changed since it was encoded"):
         encode(none, config)
     drops(0)
@@ -149,7 +150,7 @@ def test_other_settings_and_lost_shards_are_named(session, tokenizer, drops, tmp
     drops(0)
     config = settings(tmp_path, tokenizer)
     killed_before_the_manifest(session, config, monkeypatch)
-    none = lambda: pytest.fail("Spark was started")  # noqa: E731
+    none = partial(pytest.fail, "Spark was started")
     other = settings(tmp_path, tokenizer, encode__empty_documents="skip", encode__append_eos=False)
     said = r'other settings \(around: {"after":\[299\],"before":\[\]} before, {"after":\[\],"before":\[\]} now; '
     for _ in range(2):
