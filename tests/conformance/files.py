@@ -7,6 +7,7 @@ from importlib import import_module
 from pathlib import Path
 
 import numpy as np
+import xxhash
 
 import shardpiece
 from shardpiece.errors import DocumentError, FormatError
@@ -126,8 +127,9 @@ def one_format(
         )
 
 
-def written_peers(comparison: Comparison, directory: Path) -> dict[str, Peer]:
-    """By format, the reference library with what was written for it; formats that cannot say the tokenizer are not there."""
+def written_peers(comparison: Comparison, directory: Path) -> dict[str, tuple[Peer, str]]:
+    """By format, the reference library with what was written for it, and a name of that content; formats that cannot say
+    the tokenizer are not there."""
     peers = {}
     for kind in WRITERS:
         content = written(kind, comparison.tokenizer)
@@ -139,7 +141,8 @@ def written_peers(comparison: Comparison, directory: Path) -> dict[str, Peer]:
             (path / name).write_bytes(raw)
         peer = loaded_by_reference(kind, path / next(iter(content)), comparison.peer, comparison.tokenizer)
         if peer is not None:
-            peers[kind] = peer
+            digest = xxhash.xxh3_64_hexdigest(b"\0".join(content.values()))
+            peers[kind] = peer, f"{comparison.report.name}-{kind}-{digest}"
     return peers
 
 
@@ -150,10 +153,11 @@ def whole(comparison: Comparison, lossless: bool, batches: Iterable[list[str]]) 
     for strings in batches:
         encoded = ours(comparison.tokenizer, strings, "text")
         mine = digests(encoded)
-        for kind, peer in peers.items():
-            found = peer.encode(strings, "text")
-            wrong = np.flatnonzero((digests(found) != mine).any(axis=1)).tolist()
+        for kind, (peer, name) in peers.items():
+            theirs = comparison.kept.digests(peer, name, strings, "text")
+            wrong = np.flatnonzero((theirs != mine).any(axis=1)).tolist()
             worst = sorted(wrong, key=lambda i: len(strings[i]))[: comparison.show]
+            found = dict(zip(worst, peer.encode([strings[i] for i in worst], "text"), strict=True)) if worst else {}
             section = f"corpus, written as {kind}"
             comparison.report.add(
                 section, len(strings),
