@@ -132,6 +132,22 @@ def copy64(typing_context, target, j, source, i):
 
 
 @intrinsic
+def copy_4(typing_context, target, j, source, i):
+    """Copy four elements of int32 arrays, source[i:i + 4] to target[j:j + 4]; the caller guarantees that both have them."""
+
+    def generate(context, builder, signature, args):
+        into, at, array, index = args
+        target_data = context.make_array(signature.args[0])(context, builder, into).data
+        source_data = context.make_array(signature.args[2])(context, builder, array).data
+        value = builder.load(builder.bitcast(builder.gep(source_data, [index]), _VECTOR_16.as_pointer()))
+        value.align = 4
+        builder.store(value, builder.bitcast(builder.gep(target_data, [at]), _VECTOR_16.as_pointer())).align = 4
+        return context.get_dummy_value()
+
+    return types.void(target, types.int64, source, types.int64), generate
+
+
+@intrinsic
 def prefetch(typing_context, array, index):
     """Ask for the cache line of array[index] of a one-dimensional contiguous array; any index is allowed."""
 

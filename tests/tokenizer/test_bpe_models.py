@@ -163,7 +163,7 @@ def test_equal_scores_that_leave_the_order_open_are_refused():
 def test_more_tokens_than_a_table_of_pairs_holds_are_refused():
     one = np.array([0], np.int32)
     with pytest.raises(FormatError, match="2,097,150"):
-        pair_table(one, one, np.array([2**21 - 1], np.int32))
+        pair_table(one, one, np.array([2**21 - 2], np.int32))
 
 
 def test_a_vocabulary_is_a_sequence_of_pieces():

@@ -171,8 +171,8 @@ class BPEEncoder:
         tables = self._tables = model.tables
         self._vocab = model.vocab
         # Words that are tokens but not what merging gives are looked for first.
-        unreachable = model.ignore_merges and bool((model.vocab.present & ~tables.reachable).any())
-        self._whole = model.vocab.slots if unreachable else _NOTHING
+        unreachable = model.vocab.present & ~tables.reachable
+        self._whole = model.vocab.index(unreachable, room=8) if model.ignore_merges and unreachable.any() else _NOTHING
         # Where two tokens were made out of order, whether they can be neighbours is found by merging their symbols.
         self._scratch = max(k.MERGED, 2 * int(np.diff(tables.starts).max(initial=0)))
         self._seen = np.full(1 << 16, pair_kernels.NEVER_SEEN, np.uint64)
@@ -190,7 +190,7 @@ class BPEEncoder:
         t, cache = self._tables, self._cache
         n = k.encode_words(
             read_only(words.data), read_only(words.ends), read_only(words.document_ends), words.start,
-            t.byte_id, t.byte_pairs, t.pages, t.places, t.fallback, t.unk, t.flags, t.pairs, t.merged, t.parts, t.symbols, t.starts, self._seen, t.cells, t.shorter, t.lengths,
+            t.byte_id, t.byte_pairs, t.pages, t.places, t.fallback, t.unk, t.flags, t.pairs, t.merged, t.parts, t.sides, t.symbols, t.starts, self._seen, t.cells, t.shorter, t.lengths,
             self._whole, self._vocab.data, self._vocab.offsets,
             cache.short_table, cache.long_table, cache.ring_bytes, cache.ring_tokens, self._scratch, cache.state, out, offsets[1:],
         )  # fmt: skip

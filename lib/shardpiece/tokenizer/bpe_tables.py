@@ -12,7 +12,8 @@ from shardpiece.text.unicode_sets import CODE_POINTS
 from shardpiece.tokenizer import double_array_kernels as trie
 from shardpiece.tokenizer import pair_kernels as k
 from shardpiece.tokenizer import symbol_kernels as s
-from shardpiece.tokenizer.greedy_kernels import shorter_tokens
+from shardpiece.tokenizer.greedy_kernels import CHARACTERS, add_characters, shorter_tokens
+from shardpiece.tokenizer.lane_kernels import NO_MERGE
 from shardpiece.tokenizer.word_cache import cache_lines
 
 _NOTHING = np.empty(0, np.int32)
@@ -32,6 +33,7 @@ class BPETables:
     pairs: np.ndarray
     merged: np.ndarray
     parts: np.ndarray
+    sides: np.ndarray
     symbols: np.ndarray
     starts: np.ndarray
     cells: np.ndarray
@@ -62,6 +64,7 @@ class BPETables:
         byte_id, byte_pairs = _NOTHING, _NOTHING
         n = len(vocab)
         rank_of, parts = np.full(n, k.UNREACHABLE, np.int32), np.zeros(n, np.uint64)
+        sides = np.zeros(2 * n, np.uint64)
         symbols, starts, cells = _NOTHING, np.zeros(1, np.int64), np.empty(0, np.uint64)
         shorter = lengths = _NOTHING
         unknown = {unk, *fallback.tolist()} - {-1}
@@ -73,20 +76,23 @@ class BPETables:
             made = rank_of[model.merged] == np.arange(len(left))
             if not made.all():  # the others never happen
                 pairs = pair_table(left, right, model.merged, made)
-            cells = trie_cells(vocab, rank_of != k.UNREACHABLE)
+            k.token_sides(left, right, model.merged, rank_of, parts, sides)
+            trie_only = trie_cells(vocab, rank_of != k.UNREACHABLE)
+            cells = np.concatenate([trie_only, np.zeros(CHARACTERS, np.uint64)])
+            add_characters(cells, len(trie_only))
             lengths = np.diff(vocab.offsets).astype(np.int32)
             shorter = np.empty(n, np.int32)
             shorter_tokens(vocab.data, vocab.offsets, rank_of, cells, shorter)
         if model.alphabet == "bytes" and not marked:
             byte_id = model.byte_ids
-            byte_pairs = np.full(65536, k.NO_RANK, np.int32)
+            byte_pairs = np.full(65536, NO_MERGE, np.uint32)
             byte_of = np.full(n, -1, np.int64)
             byte_of[byte_id[byte_id >= 0]] = np.flatnonzero(byte_id >= 0)
             first, second = byte_of[model.merges].T
             ranks = np.flatnonzero((first >= 0) & (second >= 0))[::-1]  # of equal pairs the lowest rank stays
-            byte_pairs[first[ranks] << 8 | second[ranks]] = ranks
+            byte_pairs[first[ranks] << 8 | second[ranks]] = ranks << 4
         tables = (
-            byte_id, byte_pairs, pages, places, fallback, unk, flags, pairs, model.merged, parts, symbols,
+            byte_id, byte_pairs, pages, places, fallback, unk, flags, pairs, model.merged, parts, sides, symbols,
             starts, cells, shorter, lengths, rank_of != k.UNREACHABLE,
         )  # fmt: skip
         # Kernels are compiled for arrays that cannot be written to, and once more for others.
@@ -97,7 +103,7 @@ def pair_table(left: np.ndarray, right: np.ndarray, merged: np.ndarray, wanted: 
     """The table of merges r = (left[r], right[r]), int32, that make merged[r]; of those that are ``wanted`` (bool) alone.
     Raises FormatError for more than it holds."""
     if max(len(left), int(merged.max(initial=0))) > k.MOST:
-        raise FormatError(f"a BPE with more than {k.MOST:,} tokens or merges is not supported")
+        raise FormatError(f"a BPE with more than {k.MOST + 1:,} tokens or merges is not supported")
     wanted = np.ones(len(left), np.bool_) if wanted is None else wanted
     pairs = cache_lines(8 << max(4, (2 * int(wanted.sum())).bit_length()))
     pairs[:] = k.EMPTY

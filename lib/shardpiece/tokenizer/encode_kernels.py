@@ -1,15 +1,18 @@
 """Numba kernels of the BPE encoder: words in, token ids out.
 
 Words come in blocks: first all keys of a block are made and their places in the word cache asked for, then all words are
-looked up, so that the cache's lines have come by then. A word that is not there is merged, by repeated search for the lowest
-rank while it has at most SCAN bytes (MERGED where ``greedy_kernels`` cannot be used), by ``greedy_kernels`` (in time that grows with its length alone) when it is not, and entered.
+looked up, so that the cache's lines have come by then. Those that are not there are encoded together, before any is written:
+short ones by merging (``lane_kernels``), longer ones and those that end with a character of three bytes by the longest tokens
+(``batch_kernels``). A word that is not in the cache after all, as others of its block took its place, is encoded by itself: by
+repeated search for the lowest rank while it has at most SCAN bytes (MERGED where ``greedy_kernels`` cannot be used), by
+``greedy_kernels`` when it has more.
 
 Arguments that are the same everywhere: ``byte_id`` (int32 [256]; empty when the model is none of plain bytes),
-``byte_pairs`` (int32 [65536]): ranks of pairs of bytes; ``pages``, ``places``, ``fallback``, ``unk``, ``flags``: see
-``symbol_kernels``; ``pairs``, ``merged``, ``parts``, ``symbols``, ``starts``, ``seen``: see
-``pair_kernels``; ``cells``, ``shorter``, ``lengths``: see ``greedy_kernels``, ``cells`` empty where a word must be merged;
-``whole`` (int32): the index of ``piece_kernels`` over ``pieces`` (uint8) and ``piece_offsets`` where words that are pieces
-are to be found first, else empty; ``tokens`` (int32), ``ranks`` (int64), ``dead`` (uint8, zeros): scratch.
+``byte_pairs`` (uint32 [65536]): ranks of pairs of bytes shifted left by 4, NO_MERGE for none; ``pages``, ``places``,
+``fallback``, ``unk``, ``flags``: see ``symbol_kernels``; ``pairs``, ``merged``, ``parts``, ``sides``, ``symbols``, ``starts``,
+``seen``: see ``pair_kernels``; ``cells``, ``shorter``, ``lengths``: see ``greedy_kernels``, ``cells`` empty where a word must be merged;
+``whole`` (int32): an index, see ``piece_kernels``, of those of ``pieces`` (uint8) and ``piece_offsets`` that merging does not
+lead to but words may be, else empty; ``tokens`` (int32), ``ranks`` (int64), ``dead`` (uint8, zeros): scratch.
 """
 
 import numpy as np
@@ -17,13 +20,23 @@ import numpy as np
 from shardpiece.intrinsics import get, put
 from shardpiece.kernel_cache import kernel, plain_kernel
 from shardpiece.text.normalization.character_kernels import decode
+from shardpiece.tokenizer.batch_kernels import (
+    BATCH_BYTES,
+    BATCH_WORDS,
+    BEGINS,
+    BORDER,
+    COUNT,
+    START,
+    STOP,
+    WORD,
+    encode_batch,
+)
 from shardpiece.tokenizer.greedy_kernels import encode_greedy
 from shardpiece.tokenizer.lane_kernels import NO_MERGE, NOTHING, TOGETHER, alive_tokens, merge_together, pack_rank
-from shardpiece.tokenizer.pair_kernels import merge_ranked, merge_scan, pair_rank
+from shardpiece.tokenizer.pair_kernels import NO_RANK, merge_ranked, merge_scan, pair_rank
 from shardpiece.tokenizer.piece_kernels import find
 from shardpiece.tokenizer.symbol_kernels import merge_long, unknown_symbols, word_symbols
 from shardpiece.tokenizer.word_cache_kernels import (
-    LONG,
     NO_BUCKET,
     STATE_LONG_MISSES,
     STATE_SHORT_MISSES,
@@ -44,7 +57,7 @@ _ZERO = np.uint64(0)
 
 @plain_kernel
 def encode_by_pieces(
-    data, start, end, fallback, unk, flags, pairs, merged, parts, symbols, starts, seen, cells, shorter,
+    data, start, end, fallback, unk, flags, pairs, merged, parts, sides, symbols, starts, seen, cells, shorter,
     lengths, tokens, ranks, dead, out, at,
 ):  # fmt: skip
     """A word into out[at:], greedily, unknown characters by what stands for them; returns the number of tokens."""
@@ -52,7 +65,7 @@ def encode_by_pieces(
     position = start
     while position < end:
         m, position = encode_greedy(
-            data, position, end, cells, shorter, lengths, pairs, merged, parts, symbols, starts, seen,
+            data, position, end, cells, shorter, lengths, pairs, merged, parts, sides, symbols, starts, seen,
             tokens, ranks, dead, out, at + n,
         )  # fmt: skip
         n += m
@@ -65,14 +78,14 @@ def encode_by_pieces(
 
 @kernel
 def encode_huge(
-    data, start, end, pages, places, fallback, unk, flags, pairs, merged, parts, symbols, starts, seen,
+    data, start, end, pages, places, fallback, unk, flags, pairs, merged, parts, sides, symbols, starts, seen,
     cells, shorter, lengths, tokens, ranks, out, at,
 ):  # fmt: skip
     """A word of any length, with memory of its own."""
     if len(cells) > 0:
         dead = np.zeros(end - start + 2, np.uint8)
         return encode_by_pieces(
-            data, start, end, fallback, unk, flags, pairs, merged, parts, symbols, starts, seen, cells,
+            data, start, end, fallback, unk, flags, pairs, merged, parts, sides, symbols, starts, seen, cells,
             shorter, lengths, tokens, ranks, dead, out, at,
         )  # fmt: skip
     own = np.empty(end - start + 1, np.int32)
@@ -82,7 +95,7 @@ def encode_huge(
 
 @plain_kernel
 def encode_word(
-    data, start, end, byte_id, byte_pairs, pages, places, fallback, unk, flags, pairs, merged, parts,
+    data, start, end, byte_id, byte_pairs, pages, places, fallback, unk, flags, pairs, merged, parts, sides,
     symbols, starts, seen, cells, shorter, lengths, tokens, ranks, dead, out, at,
 ):  # fmt: skip
     """A word of at most LONG bytes, of MERGED where it must be merged, into out[at:]; returns the number of tokens."""
@@ -92,7 +105,8 @@ def encode_word(
             for i in range(n):
                 tokens[i] = byte_id[data[start + i]]
             for i in range(n - 1):
-                ranks[i] = byte_pairs[(np.int64(data[start + i]) << 8) | np.int64(data[start + i + 1])]
+                packed = byte_pairs[(np.int64(data[start + i]) << 8) | np.int64(data[start + i + 1])]
+                ranks[i] = NO_RANK if packed == NO_MERGE else np.int64(packed) >> 4
             n, _ = merge_ranked(tokens, n, pairs, merged, ranks)
             for i in range(n):
                 out[at + i] = tokens[i]
@@ -104,7 +118,7 @@ def encode_word(
             out[at + i] = tokens[i]
         return n
     return encode_by_pieces(
-        data, start, end, fallback, unk, flags, pairs, merged, parts, symbols, starts, seen, cells,
+        data, start, end, fallback, unk, flags, pairs, merged, parts, sides, symbols, starts, seen, cells,
         shorter, lengths, tokens, ranks, dead, out, at,
     )  # fmt: skip
 
@@ -129,7 +143,7 @@ def load_word(
             put(lane_tokens, base + p, get(byte_id, np.int64(get(data, start + p))))
         for p in range(n - 1):
             pair = (np.int64(get(data, start + p)) << 8) | np.int64(get(data, start + p + 1))
-            put(lane_ranks, base + p, pack_rank(np.int64(get(byte_pairs, pair)), p))
+            put(lane_ranks, base + p, get(byte_pairs, pair) | np.uint32(p))
         return n
     n = word_symbols(data, start, end, pages, places, fallback, unk, flags, tokens)
     for p in range(n):
@@ -139,10 +153,51 @@ def load_word(
     return n
 
 
+@plain_kernel
+def by_characters(data, word_ends, first, missing, n_missing, missing_long, n_long):
+    """Move the short words that end with a character of three bytes from ``missing`` to ``missing_long``: of few characters, they
+    are found sooner by longest tokens than by merging. Returns the new numbers of both."""
+    n = np.int64(0)
+    for x in range(n_missing):
+        i = get(missing, x)
+        end = get(word_ends, first + i)
+        start = get(word_ends, first + i - 1) if first + i > 0 else end
+        moved = np.int64(end - start >= 3) & np.int64(get(data, max(end - 3, np.int64(0))) >= 0xE0)
+        put(missing, n, i)
+        put(missing_long, n_long, i)
+        n += 1 - moved
+        n_long += moved
+    return n, n_long
+
+
+@plain_kernel
+def fill_batch(data, word_ends, first, first_byte, missing_long, x, n_long, batch_words):
+    """Take words off missing_long[x:n_long] as ``encode_batch`` wants them, as many as there is room for; one with more bytes than
+    that is passed over. Returns how many, the place of the first of them and the one behind the last."""
+    m = np.int64(0)
+    size = np.int64(0)
+    begin = x
+    while x < n_long and m < BATCH_WORDS:
+        i = missing_long[x]
+        start = word_ends[first + i - 1] if first + i > 0 else np.int64(first_byte)
+        end = word_ends[first + i]
+        if size + end - start > BATCH_BYTES:
+            if m > 0:
+                break
+            begin = x + 1
+        else:
+            batch_words[WORD * m + START] = start
+            batch_words[WORD * m + STOP] = end
+            size += end - start
+            m += 1
+        x += 1
+    return m, begin, x
+
+
 @kernel
 def encode_words(
     data, word_ends, document_ends, first_byte, byte_id, byte_pairs, pages, places, fallback, unk, flags, pairs, merged,
-    parts, symbols, starts, seen, cells, shorter, lengths, whole, pieces, piece_offsets, short_table,
+    parts, sides, symbols, starts, seen, cells, shorter, lengths, whole, pieces, piece_offsets, short_table,
     long_table, ring_bytes, ring_tokens, scratch, state, out, token_ends,
 ):  # fmt: skip
     """Encode all words. ``out`` (int32) must hold four elements more than there are bytes; ``token_ends`` (int64 [n])
@@ -150,12 +205,17 @@ def encode_words(
     token where that is more. Returns the number of tokens."""
     tokens = np.empty(scratch, np.int32)
     ranks = np.empty(scratch, np.int64)
-    dead = np.zeros(LONG + 2, np.uint8)
+    dead = np.zeros(2 * BATCH_BYTES, np.uint8)
     lows = np.empty(BLOCK, np.uint64)
     highs = np.empty(BLOCK, np.uint64)
     buckets = np.empty(BLOCK, np.int64)
     entries = np.empty(BLOCK, np.int64)
     missing = np.empty(BLOCK + 1, np.int64)
+    missing_long = np.empty(BLOCK + 1, np.int64)
+    batch_words = np.empty(WORD * BATCH_WORDS, np.int64)
+    borders = np.empty(BORDER * BATCH_BYTES, np.int64)
+    batch_tokens = np.empty(2 * BATCH_BYTES + 4, np.int32)
+    single = np.empty(SCAN + 4, np.int32)
     lane_tokens = np.empty(16 * TOGETHER, np.int32)
     lane_ranks = np.empty(16 * TOGETHER, np.uint32)
     alive = np.empty(TOGETHER, np.uint64)
@@ -171,9 +231,22 @@ def encode_words(
         prepared = prepare_words(
             data, word_ends, first, last, prepared, lows, highs, buckets, short_table, long_table
         )  # fmt: skip
-        n_missing = find_words(
-            last - first, lows, highs, buckets, entries, short_table, long_table, ring_bytes, ring_tokens, missing
+        n_missing, n_long = find_words(
+            last - first,
+            lows,
+            highs,
+            buckets,
+            entries,
+            short_table,
+            long_table,
+            ring_bytes,
+            ring_tokens,
+            missing,
+            missing_long,
         )
+        state[STATE_SHORT_MISSES] += n_missing
+        if len(cells) > 0:
+            n_missing, n_long = by_characters(data, word_ends, first, missing, n_missing, missing_long, n_long)
         for batch in range(0, n_missing, TOGETHER):
             m = min(TOGETHER, n_missing - batch)
             for j in range(m):
@@ -190,7 +263,37 @@ def encode_words(
                 i = missing[batch + j]
                 n = alive_tokens(lane_tokens, 16 * j, alive[j], tokens)
                 keep_short(lows[i], highs[i], buckets[i], tokens, 0, n, short_table, ring_tokens, state)
-        state[STATE_SHORT_MISSES] += n_missing
+        x = np.int64(0)
+        while x < n_long and len(cells) > 0:
+            m, x, behind = fill_batch(data, word_ends, first, first_byte, missing_long, x, n_long, batch_words)
+            encode_batch(
+                m, data, batch_words, borders, cells, shorter, lengths, pairs, merged, parts, sides, symbols, starts, seen,
+                batch_tokens, tokens, ranks, dead,
+            )  # fmt: skip
+            for j in range(m):
+                i = missing_long[x + j]
+                start, end = batch_words[WORD * j + START], batch_words[WORD * j + STOP]
+                begins, n = batch_words[WORD * j + BEGINS], batch_words[WORD * j + COUNT]
+                if len(whole) > 0:
+                    token = find(data, start, end, pieces, piece_offsets, whole)
+                    if token >= 0:
+                        batch_tokens[begins] = token
+                        n = np.int64(1)
+                if buckets[i] < 0:
+                    if n > 0:
+                        keep_long(
+                            lows[i], ~buckets[i], data, start, end, batch_tokens, begins, n, long_table, ring_bytes,
+                            ring_tokens, state,
+                        )  # fmt: skip
+                elif n >= 0:
+                    keep_short(lows[i], highs[i], buckets[i], batch_tokens, begins, n, short_table, ring_tokens, state)
+                else:
+                    n = encode_word(
+                        data, start, end, byte_id, byte_pairs, pages, places, fallback, unk, flags, pairs, merged, parts,
+                        sides, symbols, starts, seen, cells, shorter, lengths, tokens, ranks, dead, single, 0,
+                    )  # fmt: skip
+                    keep_short(lows[i], highs[i], buckets[i], single, 0, n, short_table, ring_tokens, state)
+            x = behind
         w = np.int64(first)
         while w < last:
             while d < n_documents and document_ends[d] <= w:
@@ -219,12 +322,12 @@ def encode_words(
                         m = np.int64(1)
                 if m == 0 and (bucket == NO_BUCKET or (len(cells) == 0 and end - start > MERGED)):
                     m = encode_huge(
-                        data, start, end, pages, places, fallback, unk, flags, pairs, merged, parts,
+                        data, start, end, pages, places, fallback, unk, flags, pairs, merged, parts, sides,
                         symbols, starts, seen, cells, shorter, lengths, tokens, ranks, out, at,
                     )  # fmt: skip
                 elif m == 0:
                     m = encode_word(
-                        data, start, end, byte_id, byte_pairs, pages, places, fallback, unk, flags, pairs, merged, parts, symbols, starts, seen, cells, shorter, lengths, tokens, ranks, dead, out, at,
+                        data, start, end, byte_id, byte_pairs, pages, places, fallback, unk, flags, pairs, merged, parts, sides, symbols, starts, seen, cells, shorter, lengths, tokens, ranks, dead, out, at,
                     )  # fmt: skip
                 if bucket >= 0:
                     keep_short(lows[i], highs[i], bucket, out, at, m, short_table, ring_tokens, state)

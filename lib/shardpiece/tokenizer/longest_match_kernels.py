@@ -124,6 +124,7 @@ def encode_words(
     buckets = np.empty(BLOCK, np.int64)
     entries = np.empty(BLOCK, np.int64)
     missing = np.empty(BLOCK + 1, np.int64)
+    missing_long = np.empty(BLOCK + 1, np.int64)
     tokens = np.empty(SHORT + 1, np.int32)
     n_words = len(word_ends)
     n_documents = len(document_ends)
@@ -135,8 +136,18 @@ def encode_words(
         prepared = prepare_words(
             data, word_ends, first, last, prepared, lows, highs, buckets, short_table, long_table
         )  # fmt: skip
-        n_missing = find_words(
-            last - first, lows, highs, buckets, entries, short_table, long_table, ring_bytes, ring_tokens, missing
+        n_missing, _ = find_words(
+            last - first,
+            lows,
+            highs,
+            buckets,
+            entries,
+            short_table,
+            long_table,
+            ring_bytes,
+            ring_tokens,
+            missing,
+            missing_long,
         )
         for x in range(n_missing):
             i = missing[x]

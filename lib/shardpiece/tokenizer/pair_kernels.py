@@ -12,15 +12,16 @@ from shardpiece.intrinsics import MIX_1, MIX_2, get, matches_of_8, prefetch, put
 from shardpiece.kernel_cache import kernel, plain_kernel
 
 NO_RANK = np.int64(1 << 21)
-MOST = (1 << 21) - 2  # the one above stands for none
+MOST = (1 << 21) - 3  # the two above are no ids: NONE, LATER
 EMPTY = np.uint64(0xFFFFFFFFFFFFFFFF)
-_63, _42, _21, _1 = np.uint64(63), np.uint64(42), np.uint64(21), np.uint64(1)
+_63, _42, _32, _21, _1 = np.uint64(63), np.uint64(42), np.uint64(32), np.uint64(21), np.uint64(1)
 _ZERO = np.uint64(0)
 _LOW_21 = np.uint64((1 << 21) - 1)
 _SHIFT = np.uint64(40)
 BASE = np.int32(-1)
 UNREACHABLE = np.int32(-2)
 NEVER_SEEN = np.uint64(0xFFFFFFFFFFFFFFFF)
+NONE, LATER = np.uint64((1 << 21) - 1), np.uint64((1 << 21) - 2)
 
 
 @plain_kernel
@@ -161,6 +162,44 @@ def stand_side_by_side(a, b, pairs, parts):
         b = left_of_b if undo_right else b
 
 
+@kernel
+def token_sides(left, right, merged, rank_of, parts, sides):
+    """``sides`` (uint64 [2 * ids]) of what each token can merge with at its ends, for ``may_merge``: sides[2 t] has a bit for
+    each token that one at the right end of t (t, the right part of t, the right part of that, ..) merges with, where that
+    comes before the merge that made it a part; sides[2 t + 1] has a bit for each token at the left end. The bits are
+    hashes. Bit 63: of tokens that are not plain, see ``token_parts``, and of all on the other side, so that these always
+    may."""
+    n = len(rank_of)
+    merging = np.zeros(n, np.uint64)  # by the token on the left, those on its right in the merges so far
+    for t in range(n):
+        sides[2 * t] = _1 << _63
+        sides[2 * t + 1] = _bit(t)
+    for r in range(len(merged)):
+        t = merged[r]
+        if rank_of[t] != r:
+            continue
+        a, b = left[r], right[r]
+        merging[a] |= _bit(b)
+        sides[2 * t] |= merging[b] | sides[2 * b]
+        sides[2 * t + 1] |= sides[2 * a + 1]
+    for t in range(n):
+        sides[2 * t] |= merging[t]
+        if parts[t] >> _63 == _ZERO:
+            sides[2 * t] = ~_ZERO
+            sides[2 * t + 1] = ~_ZERO
+
+
+@plain_kernel
+def _bit(t):
+    return _1 << np.uint64(((np.uint64(t) * MIX_1 >> _32) * _63) >> _32)
+
+
+@plain_kernel
+def may_merge(a, b, sides):
+    """False: token a followed by token b stays so, as merging leaves their border alone. Else it is not known."""
+    return (get(sides, 2 * a) & get(sides, 2 * b + 1)) != _ZERO
+
+
 @plain_kernel
 def side_by_side_at_length(a, b, pairs, merged, symbols, starts, tokens, ranks):
     """As ``stand_side_by_side`` for any tokens: merges their symbols. ``tokens`` (int32) and ``ranks`` (int64): scratch for
@@ -175,17 +214,42 @@ def side_by_side_at_length(a, b, pairs, merged, symbols, starts, tokens, ranks):
 
 
 @plain_kernel
-def compatible(a, b, pairs, merged, parts, symbols, starts, seen, tokens, ranks):
-    """Whether merging the text of token a followed by that of token b gives just these two. ``seen`` (uint64, a power of two
-    of them) remembers answers: a << 22 | b << 1 | answer."""
+def seen_place(a, b, seen):
+    """(key of a followed by b, where ``seen`` would have it)."""
     key = (np.uint64(a) << _21) | np.uint64(b)
-    q = np.int64((key * MIX_2) >> _SHIFT) & np.int64(len(seen) - 1)
+    return key, np.int64((key * MIX_2) >> _SHIFT) & np.int64(len(seen) - 1)
+
+
+@plain_kernel
+def compatible(a, b, pairs, merged, parts, sides, symbols, starts, seen, tokens, ranks):
+    """Whether merging the text of token a followed by that of token b gives just these two. ``seen`` (uint64, a power of two
+    of them) remembers answers: a << 42 | b << 21 | the first token of b, the longest that begins it, .. that is compatible with
+    a, NONE, or LATER for one that is not b."""
+    if not may_merge(a, b, sides):
+        return True
+    key, q = seen_place(a, b, seen)
     known = get(seen, q)
-    if (known >> _1) == key:
-        return (known & _1) != np.uint64(0)
+    if (known >> _21) == key:
+        return (known & _LOW_21) == np.uint64(b)
     if ((get(parts, a) & get(parts, b)) >> _63) != _ZERO:
         answer = stand_side_by_side(a, b, pairs, parts)
     else:
         answer = side_by_side_at_length(a, b, pairs, merged, symbols, starts, tokens, ranks)
-    put(seen, q, (key << _1) | (_1 if answer else np.uint64(0)))
+    put(seen, q, (key << _21) | (np.uint64(b) if answer else LATER))
     return answer
+
+
+@plain_kernel
+def longest_compatible(a, b, shorter, pairs, merged, parts, sides, symbols, starts, seen, tokens, ranks):
+    """The first of b, shorter[b], shorter[shorter[b]], .. that is compatible with a; -1 for none."""
+    if not may_merge(a, b, sides):
+        return b
+    key, q = seen_place(a, b, seen)
+    known = get(seen, q)
+    if (known >> _21) == key and (known & _LOW_21) != LATER:
+        found = np.int64(known & _LOW_21)
+        return found if np.uint64(found) != NONE else np.int64(-1)
+    while b >= 0 and not compatible(a, b, pairs, merged, parts, sides, symbols, starts, seen, tokens, ranks):
+        b = np.int64(get(shorter, b))
+    put(seen, q, (key << _21) | (np.uint64(b) if b >= 0 else NONE))
+    return b

@@ -21,6 +21,7 @@ from shardpiece.intrinsics import (
     MIX_1,
     MIX_2,
     MIX_3,
+    copy_4,
     get,
     hash_bytes,
     load64,
@@ -92,13 +93,14 @@ def ring_place(place, n, size):
 
 @plain_kernel
 def keep_tokens(out, at, n, ring_tokens, state):
-    """Copy n tokens to the ring; returns their place."""
+    """Copy n tokens to the ring, four at a time; returns their place. ``out`` has three more."""
     size = np.int64(len(ring_tokens))
-    place = ring_place(get(state, np.int64(STATE_TOKENS)), n, size)
+    room = (n + 3) & ~np.int64(3)
+    place = ring_place(get(state, np.int64(STATE_TOKENS)), room, size)
     base = place & (size - 1)
-    for i in range(n):
-        put(ring_tokens, base + i, get(out, at + i))
-    put(state, np.int64(STATE_TOKENS), place + n)
+    for i in range(0, n, 4):
+        copy_4(ring_tokens, base + i, out, at + i)
+    put(state, np.int64(STATE_TOKENS), place + room)
     return place
 
 
@@ -139,13 +141,13 @@ def keep_short(lo, hi, bucket, out, at, n, short_table, ring_tokens, state):
 
 @plain_kernel
 def copy_tokens(place, n, ring_tokens, state, out, at):
-    """Copy n tokens from the ring to out[at:]; False when they have been written over."""
+    """Copy n tokens from the ring to out[at:], where there is room for three more; False when they have been written over."""
     size = np.int64(len(ring_tokens))
     if get(state, np.int64(STATE_TOKENS)) - place > size:
         return False
     base = place & (size - 1)
-    for i in range(n):
-        put(out, at + i, get(ring_tokens, base + i))
+    for i in range(0, n, 4):
+        copy_4(out, at + i, ring_tokens, base + i)
     return True
 
 
@@ -180,11 +182,15 @@ def prepare_words(data, word_ends, first, last, start, lows, highs, buckets, sho
 
 
 @plain_kernel
-def find_words(n, lows, highs, buckets, entries, short_table, long_table, ring_bytes, ring_tokens, missing):
+def find_words(
+    n, lows, highs, buckets, entries, short_table, long_table, ring_bytes, ring_tokens, missing, missing_long
+):  # fmt: skip
     """Look the short ones of n prepared words up: ``entries`` (int64) receives where each is, if it does not move. One that is
     not there gets an entry without tokens, so that its next occurrence is, and a place in ``missing`` (int64 [n + 1]).
-    Returns the number of these. For longer words that seem to be there, asks for their bytes and tokens."""
+    For longer words that seem to be there, asks for their bytes and tokens; the others get a place in ``missing_long``. Returns
+    the numbers of both."""
     found = np.int64(0)
+    found_long = np.int64(0)
     for i in range(n):
         bucket = get(buckets, i)
         if bucket < 0:
@@ -195,6 +201,9 @@ def find_words(n, lows, highs, buckets, entries, short_table, long_table, ring_b
                 if get(long_table, entry) == h:
                     prefetch(ring_bytes, np.int64(get(long_table, entry + 1)) & np.int64(len(ring_bytes) - 1))
                     prefetch(ring_tokens, np.int64(get(long_table, entry + 2)) & np.int64(len(ring_tokens) - 1))
+                else:
+                    put(missing_long, found_long, i)
+                    found_long += 1
             continue
         lo, hi = get(lows, i), get(highs, i)
         front = (get(short_table, bucket) ^ lo) | ((get(short_table, bucket + 1) ^ hi) << _4)
@@ -207,7 +216,7 @@ def find_words(n, lows, highs, buckets, entries, short_table, long_table, ring_b
             put(entries, i, bucket)
             put(missing, found, i)
             found += 1
-    return found
+    return found, found_long
 
 
 @plain_kernel
@@ -242,11 +251,16 @@ def keep_long(h, bucket, data, start, end, out, at, n, long_table, ring_bytes, r
     if n == 0:
         return
     size = np.int64(len(ring_bytes))
-    place = ring_place(get(state, np.int64(STATE_BYTES)), end - start, size)
+    room = (end - start + 7) & ~np.int64(7)
+    place = ring_place(get(state, np.int64(STATE_BYTES)), room, size)
     base = place & (size - 1)
-    for i in range(end - start):
-        put(ring_bytes, base + i, get(data, start + i))
-    put(state, np.int64(STATE_BYTES), place + end - start)
+    i = start
+    while i + 8 <= end:
+        store64(ring_bytes, base + i - start, load64(data, i))
+        i += 8
+    if i < end:
+        store64(ring_bytes, base + i - start, load_key(data, i, end - i))
+    put(state, np.int64(STATE_BYTES), place + room)
     make_room(long_table, bucket)
     put(long_table, bucket, h)
     put(long_table, bucket + 1, np.uint64(place))
