@@ -147,7 +147,8 @@ def gigatoken(subject: Subject, shared: Path) -> Callable[[], Callable] | None:
     constructor, path = subject.gigatoken
 
     def make():
-        tokenizer = getattr(Tokenizer, constructor)(str(shared / path))
+        source = shared / path
+        tokenizer = getattr(Tokenizer, constructor)(source.read_text() if constructor == "from_json" else str(source))
         return lambda part: tokenizer.encode_batch(part, parallel=False)
 
     try:

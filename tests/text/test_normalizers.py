@@ -15,7 +15,7 @@ from tokenizers import Regex, Tokenizer
 from tokenizers import normalizers as peers
 
 from shardpiece.errors import ConfigError, DocumentError, FormatError, ShardpieceWarning
-from shardpiece.text import user_patterns
+from shardpiece.text import splitter, user_patterns
 from shardpiece.text.documents import Documents
 from shardpiece.text.normalization import frozen_data
 from shardpiece.text.normalization import settings as normal_settings
@@ -57,6 +57,12 @@ MORE = [
     ({"type": "replace", "literal": "aa", "content": ""}, peers.Replace("aa", "")),
     ({"type": "replace", "literal": "é\u0301", "content": r"\1$0aa"}, peers.Replace("é\u0301", r"\1$0aa")),
     ({"type": "replace", "pattern": r"\s+", "content": " "}, peers.Replace(Regex(r"\s+"), " ")),
+    ({"type": "replace", "pattern": r" {2,}", "content": "▁"}, peers.Replace(Regex(r" {2,}"), "▁")),
+    (
+        {"type": "replace", "pattern": r"[b-fé]+|aa|\p{N}{1,2}", "content": "éé"},
+        peers.Replace(Regex(r"[b-fé]+|aa|\p{N}{1,2}"), "éé"),
+    ),
+    ({"type": "replace", "pattern": r"\s+(?!\S)|a(?=b)", "content": ""}, peers.Replace(Regex(r"\s+(?!\S)|a(?=b)"), "")),
     ({"type": "replace", "pattern": r"(a)|x*", "content": r"\1$1"}, peers.Replace(Regex(r"(a)|x*"), r"\1$1")),
     ({"type": "replace", "pattern": r"(?=b)", "content": "-"}, peers.Replace(Regex(r"(?=b)"), "-")),
     (["nfkd", "strip_accents", "lowercase"], peers.Sequence([peers.NFKD(), peers.StripAccents(), peers.Lowercase()])),
@@ -209,8 +215,13 @@ def test_no_unicode_data_of_the_running_python():
 def test_a_pattern_that_would_hang_is_stopped(monkeypatch):
     monkeypatch.setattr(user_patterns, "TIMEOUT_SECONDS", 0.2)
     monkeypatch.setattr(user_patterns, "TIMEOUT_SECONDS_PER_MB", 0.0)
-    mine = normalizer({"type": "replace", "pattern": "(?:a+a+)+b", "content": ""})
+    mine = normalizer({"type": "replace", "pattern": "(?<!c)(?:a+a+)+b", "content": ""})
     with pytest.raises(DocumentError, match="ran for more than") as caught:
+        mine.normalize(Documents.from_strings(["fine", "a" * 5000]))
+    assert caught.value.index == 1
+    monkeypatch.setattr(splitter, "WORK_PER_DOCUMENT", 1000)
+    mine = normalizer({"type": "replace", "pattern": "(?:a+a+)+b", "content": ""})
+    with pytest.raises(DocumentError, match="the normalizer's pattern took too many steps") as caught:
         mine.normalize(Documents.from_strings(["fine", "a" * 5000]))
     assert caught.value.index == 1
 

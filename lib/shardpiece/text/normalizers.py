@@ -8,7 +8,7 @@ normalization forms are of Unicode 9.0, as there, so a character that came later
 is Rust's of Unicode 17.0, character by character (no final sigma); accents are all marks of Unicode 9.0 for
 "strip_accents" and only nonspacing ones of an older table for "bert", which also leaves unassigned characters alone.
 
-All steps but regular expressions work on whole batches in compiled loops; forms and character maps first look for
+All steps but regular expressions that no automaton expresses work on whole batches in compiled loops; forms and character maps first look for
 something to change, and give a batch that has nothing back as it is.
 """
 
@@ -22,7 +22,8 @@ import numpy as np
 import regex
 
 from shardpiece import storage
-from shardpiece.errors import ShardpieceWarning
+from shardpiece.errors import DocumentError, ShardpieceWarning
+from shardpiece.text.dfa import DFA, compile_pattern
 from shardpiece.text.documents import Documents
 from shardpiece.text.normalization import character_kernels as k
 from shardpiece.text.normalization import charsmap_kernels, tables
@@ -30,6 +31,9 @@ from shardpiece.text.normalization import edit_kernels as edit
 from shardpiece.text.normalization.charsmap import Charsmap, double_array, grapheme_classes
 from shardpiece.text.normalization.charsmap_rules import named_charsmap
 from shardpiece.text.normalization.settings import NORMALIZERS, TABLES, parse, parse_spec
+from shardpiece.text.regex_syntax import UnsupportedPattern
+from shardpiece.text.splitter import Splitter
+from shardpiece.text.step_kernels import mark_matches
 from shardpiece.text.user_patterns import compiled, matches
 
 __all__ = ["NORMALIZERS", "TABLES", "Normalizer", "normalizer"]
@@ -233,6 +237,10 @@ def _replace(step: dict) -> Step:
         pattern, content = (np.frombuffer(step[key].encode(), np.uint8) for key in ("literal", "content"))
         return lambda d: _with(d, edit.replace_documents(d.data, d.offsets, pattern, content))
     expression = compiled(step["pattern"], "normalizer replace")
+    try:
+        return _replace_by_automaton(compile_pattern(step["pattern"]), step["content"])
+    except UnsupportedPattern:
+        pass  # one that an automaton cannot express: document by document
 
     def run(documents: Documents) -> Documents:
         pieces = []
@@ -241,6 +249,25 @@ def _replace(step: dict) -> Step:
             pieces.append(_replace_by_regex(expression, step["content"], raw, d))
         offsets = np.cumsum([0, *map(len, pieces)], dtype=np.int64)
         return _with(documents, (np.frombuffer(b"".join(pieces), np.uint8), offsets))
+
+    return run
+
+
+def _replace_by_automaton(dfa: DFA, content: str) -> Step:
+    """All matches of a pattern that none of is empty, in batches."""
+    splitter, text = Splitter(dfa), np.frombuffer(content.encode(), np.uint8)
+    ascii_step = np.ascontiguousarray(dfa.transitions[:, dfa.class_of[:128]])
+
+    def run(documents: Documents) -> Documents:
+        try:
+            ends, document_ends = splitter.split(documents)
+        except DocumentError as error:
+            raise DocumentError(error.index, error.problem.replace("pre-tokenizer", "normalizer's")) from None
+        start, matched = int(documents.offsets[0]), np.empty(len(ends), bool)
+        mark_matches(documents.data, start, ends, document_ends, dfa.class_of, ascii_step, dfa.transitions, matched)
+        if not matched.any():
+            return documents
+        return _with(documents, edit.replace_words(documents.data, start, ends, document_ends, matched, text))
 
     return run
 

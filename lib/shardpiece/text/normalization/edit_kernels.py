@@ -127,3 +127,33 @@ def replace_documents(data, offsets, pattern, content):
             j += 1
         new_offsets[d + 1] = j
     return out[:j], new_offsets
+
+
+@kernel
+def replace_words(data, start, ends, document_ends, replaced, content):
+    """The words data[ends[w - 1]:ends[w]], the first from ``start`` on, one after the other, with ``content`` for those that
+    are ``replaced`` (bool). ``document_ends``: words up to and including each document."""
+    size = np.int64(0)
+    position = np.int64(start)
+    for w in range(len(ends)):
+        size += len(content) if replaced[w] else ends[w] - position
+        position = ends[w]
+    out = np.empty(size + SLACK, np.uint8)
+    new_offsets = np.zeros(len(document_ends) + 1, np.int64)
+    position = np.int64(start)
+    j = np.int64(0)
+    w = 0
+    for d in range(len(document_ends)):
+        while w < document_ends[d]:
+            if replaced[w]:
+                for k in range(len(content)):
+                    out[j + k] = content[k]
+                j += len(content)
+            else:
+                for i in range(position, ends[w]):
+                    out[j + i - position] = data[i]
+                j += ends[w] - position
+            position = ends[w]
+            w += 1
+        new_offsets[d + 1] = j
+    return out[:j], new_offsets
