@@ -113,9 +113,16 @@ class Normalizer:
         return _bert_maps(step) if step["type"] == "bert" else (_CHARACTER_MAPS[step["type"]](), None)
 
     def sentencepiece_rules(self) -> tuple[dict, Charsmap] | None:
-        """(settings, charsmap) where all it does is SentencePiece's normalization."""
-        step = self._settings[0]
-        return (step, _charsmap(step)) if len(self._settings) == 1 and step["type"] == "sentencepiece" else None
+        """(settings, charsmap) where all it does is SentencePiece's normalization, or what of it makes spaces ▁ and puts one in
+        front, as ``Prepend`` and ``Replace`` of Hugging Face do."""
+        match self._settings:
+            case [{"type": "sentencepiece"} as step]:
+                return step, _charsmap(step)
+            case [{"type": "prepend", "text": "▁"}, {"type": "replace", "literal": " ", "content": "▁"}]:
+                return _spaces_marked(True), named_charsmap("identity")
+            case [{"type": "replace", "literal": " ", "content": "▁"}]:
+                return _spaces_marked(False), named_charsmap("identity")
+        return None
 
     @cached_property
     def sentencepiece_tables(self) -> tuple[np.ndarray, ...]:
@@ -147,6 +154,13 @@ def _with(documents: Documents, arrays: tuple[np.ndarray, np.ndarray]) -> Docume
     data, offsets = arrays
     data.flags.writeable = offsets.flags.writeable = False
     return replace(documents, data=data, offsets=offsets)
+
+
+def _spaces_marked(prefix: bool) -> dict:
+    return {
+        "type": "sentencepiece", "rule": "identity", "add_dummy_prefix": prefix, "remove_extra_whitespaces": False,
+        "escape_whitespaces": True, "treat_whitespace_as_suffix": False, "user_defined_symbols": (),
+    }  # fmt: skip
 
 
 def _charsmap(step: dict) -> Charsmap:

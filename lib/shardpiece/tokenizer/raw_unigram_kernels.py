@@ -53,6 +53,7 @@ from shardpiece.tokenizer.word_cache_kernels import (
 AT_ONCE = 160
 """Bytes of a normalized piece that is segmented as a whole."""
 
+NO_TIES = np.zeros(256, np.uint8)
 _ZERO = np.uint64(0)
 _NOTHING = np.float32(0)
 _RESET = np.float32(RESET)
@@ -313,7 +314,7 @@ def encode_documents(
     out = np.empty(np.int64(offsets[len(offsets) - 1]) - np.int64(offsets[0]) + ROOM * MOST, np.int32)
     while cursor[DONE] == 0:
         count = cut_block(
-            data, offsets, cursor, True, lines, safe, starts, stops, owners, kinds, lows, highs, buckets, short_table, long_table
+            data, offsets, cursor, True, True, lines, safe, NO_TIES, starts, stops, owners, kinds, lows, highs, buckets, short_table, long_table
         )  # fmt: skip
         if cursor[AT] + ROOM * MOST > len(out):
             grown = np.empty(2 * len(out), np.int32)

@@ -7,7 +7,8 @@ so that the cache's lines have come by then. Tables, rings and ``state``: see ``
 ``data`` (uint8), ``offsets`` (int64): the documents. ``squeeze``: pieces are what stands between spaces (and, with ``lines``,
 tabs and line feeds), else they begin with a run of spaces (or, with ``lines``, a line feed), the first of which is left out,
 and the first piece of a document, which may be empty, with the document. These pieces are MARKED: ▁ is in front of what they
-become. They are cut further before or behind ASCII letters, where ``safe`` (bool [128 * 128]) says so of the characters
+become; not the first one, but with ``prefix``. A space behind a character whose last byte is ``tied`` (uint8 [256]) begins no
+piece. They are cut further before or behind ASCII letters, where ``safe`` (bool [128 * 128]) says so of the characters
 before and behind; what is behind such a place, or begins with a line feed, is not marked. ``cursor``: int64 [CURSOR], all
 zeros but PLACE, offsets[0]. A document that holds ▁ or hardly any spaces is one piece, WHOLE,
 which is not looked up.
@@ -131,7 +132,7 @@ def is_safe(data, k, end, safe):
 
 @plain_kernel
 def cut_block(
-    data, offsets, cursor, squeeze, lines, safe, starts, stops, owners, kinds, lows, highs, buckets, short_table, long_table
+    data, offsets, cursor, squeeze, prefix, lines, safe, tied, starts, stops, owners, kinds, lows, highs, buckets, short_table, long_table
 ):  # fmt: skip
     """Prepare the next pieces, about BLOCK of them; returns how many, less only at the end of the last document."""
     n_documents = np.int64(len(offsets)) - 1
@@ -153,7 +154,7 @@ def cut_block(
             carry = _ZERO
             letter = _ZERO
             start = np.int64(-1)
-            marked = np.int64(1)
+            marked = np.int64(prefix)
             if i == end:
                 d += 1
                 continue
@@ -223,7 +224,10 @@ def cut_block(
                 bit = both & (~both + _ONE)
                 k = i + trailing_zeros(both)
                 both ^= bit
-                if not edges & bit and not is_safe(data, k, end, safe):
+                if edges & bit:
+                    if get(data, k) == 0x20 and get(tied, np.int64(get(data, max(k - 1, np.int64(0))))) != 0:
+                        continue
+                elif not is_safe(data, k, end, safe):
                     continue
                 j = prepare(
                     data, start, k, marked, d, j, starts, stops, owners, kinds, lows, highs, buckets, short_table, long_table
@@ -282,9 +286,10 @@ def recall_block(
                     at += n
                     continue
         elif bucket == EMPTY:
-            for k in range(len(mark)):
-                out[at + k] = mark[k]
-            at += len(mark)
+            if kinds[j] & MARKED:
+                for k in range(len(mark)):
+                    out[at + k] = mark[k]
+                at += len(mark)
             continue
         elif bucket > WHOLE:
             n = recall_long(
@@ -305,7 +310,7 @@ def recall_block(
 
 @kernel
 def recall_round(
-    data, offsets, cursor, squeeze, lines, safe, short_table, long_table, ring_bytes, ring_tokens, state, mark, most_missing,
+    data, offsets, cursor, squeeze, prefix, lines, safe, tied, short_table, long_table, ring_bytes, ring_tokens, state, mark, most_missing,
     out, token_ends, hole_ends, holes,
 ):  # fmt: skip
     """Go on from ``cursor`` until the pieces that are not there have ``most_missing`` bytes, or are as many as ``holes`` (int64
@@ -329,7 +334,7 @@ def recall_round(
         and cursor[AT] + ROOM * MOST <= len(out)
     ):
         count = cut_block(
-            data, offsets, cursor, squeeze, lines, safe, starts, stops, owners, kinds, lows, highs, buckets, short_table,
+            data, offsets, cursor, squeeze, prefix, lines, safe, tied, starts, stops, owners, kinds, lows, highs, buckets, short_table,
             long_table,
         )  # fmt: skip
         before = n_holes
@@ -401,5 +406,21 @@ def without_marks(data, offsets, kinds, out, new_offsets):
             i += 3
         for k in range(i, end):
             put(out, at, get(data, k))
+            at += 1
+        new_offsets[d + 1] = at
+
+
+@kernel
+def with_marks(data, offsets, kinds, out, new_offsets):
+    """Copy texts, with ▁ in front of those that are MARKED and do not go with a whole document."""
+    at = np.int64(0)
+    for d in range(len(offsets) - 1):
+        if kinds[d] & MARKED and not kinds[d] & IS_WHOLE:
+            put(out, at, np.uint8(0xE2))
+            put(out, at + 1, np.uint8(0x96))
+            put(out, at + 2, np.uint8(0x81))
+            at += 3
+        for k in range(offsets[d], offsets[d + 1]):
+            put(out, at, get(data, np.int64(k)))
             at += 1
         new_offsets[d + 1] = at

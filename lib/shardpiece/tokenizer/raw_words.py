@@ -19,6 +19,10 @@ piece but the first is, without its first space, a document with a prefix. A spa
 they are and are part of no piece of the model but one of their own, nothing joins them with anything: one begins a piece
 too, which is what it is as a document without the ▁ in front.
 
+Where documents have no prefix, the first piece has no ▁ in front. Where there is no pre-tokenizer, a document is one word; a
+BPE model cuts it as if there were one, before each run of ▁ that stands behind a character which no piece has in front of ▁
+(``tied``): no merge crosses that place.
+
 Either way every piece begins with ▁ and none ends with ▁, if the document has no ▁ and no target has one (or, kept, a
 space): the pre-tokenizer, which cuts before ▁ or a run of them, cuts there, and no piece of the model crosses. A document with
 ▁ is encoded as a whole. Added tokens that are searched in normalized text must hold neither ▁ nor white space. What a
@@ -46,7 +50,7 @@ from shardpiece.tokenizer.unigram import NARROW
 from shardpiece.tokenizer.word_cache import WordCache
 
 MARK = "▁"
-WORDS, RUNS = "words", "runs"
+WORDS, RUNS, NOWHERE = "words", "runs", "nowhere"
 _RUN_PATTERN = f"{MARK}+[^{MARK}]*|[^{MARK}]+"
 _SPACE = 0x20
 _MOST_IDS = 1 << 26
@@ -58,16 +62,21 @@ Encode = Callable[[Documents], tuple[np.ndarray, np.ndarray]]
 
 @dataclass(frozen=True)
 class _Plan:
-    """``squeeze``, ``lines``, ``safe``: see ``raw_word_kernels``."""
+    """``prefix``: whether ▁ is put in front of a document; others: see ``raw_word_kernels``."""
 
     squeeze: bool
+    prefix: bool
     lines: bool
     safe: np.ndarray
+    tied: np.ndarray
 
 
 def _cuts(engine: TextEngine) -> str | None:
-    """What begins a word: every ▁ or a run of them; None: anything else."""
+    """What begins a word: every ▁ or a run of them, or the document alone, where text has no spaces any more; None: anything
+    else."""
     match engine.pretokenizer.steps:
+        case [] | [SplitStep(pattern=" ")]:
+            return NOWHERE
         case [MetaspaceStep(replacement="▁", prepend="never", split=True)]:
             return WORDS
         case [SplitStep(pattern=pattern, behavior="isolated", invert=False)] if pattern == _RUN_PATTERN:
@@ -85,8 +94,8 @@ def _plan(engine: TextEngine, model: Model, texts: tuple[str, ...]) -> _Plan | N
     begins, later, goes_on = charsmap.used_bytes()
     targets = charsmap.targets.tobytes()
     if (
-        not settings["add_dummy_prefix"]
-        or not settings["escape_whitespaces"]
+        not settings["escape_whitespaces"]
+        or (squeeze and not settings["add_dummy_prefix"])
         or settings["treat_whitespace_as_suffix"]
         or begins[_SPACE]
         or later[_SPACE]
@@ -107,7 +116,21 @@ def _plan(engine: TextEngine, model: Model, texts: tuple[str, ...]) -> _Plan | N
     kept = [c for c in range(0x21, 0x7F) if plain[c] == c and not later[c]]
     if lines and not squeeze:
         kept.append(0x0A)
-    return _Plan(squeeze, lines, _safe(model, kept, [text.encode() for text in (*texts, *symbols)]))
+    safe = _safe(model, kept, [text.encode() for text in (*texts, *symbols)])
+    return _Plan(squeeze, settings["add_dummy_prefix"], lines, safe, _tied(engine, model))
+
+
+def _tied(engine: TextEngine, model: Model) -> np.ndarray:
+    """uint8 [256]: whether text may not be cut at a space behind a character that ends with this byte."""
+    tied = np.zeros(256, np.uint8)
+    if _cuts(engine) == NOWHERE:
+        mark = MARK.encode()
+        for piece in model.vocab:
+            parts = [] if piece is None else piece.split(mark)
+            for part in parts[:-1]:
+                if part:
+                    tied[part[-1]] = 1
+    return read_only(tied)
 
 
 def _safe(model: Model, kept: list[int], symbols: list[bytes]) -> np.ndarray:
@@ -162,7 +185,7 @@ class RawWordEncoder:
         if model.kind == "unigram":
             if model.arithmetic != NARROW or texts or not _has_borders(model) or _cuts(engine) != WORDS:
                 return None
-        elif model.kind != "bpe" or model.alphabet != CHARACTERS or model.prefix or model.suffix:
+        elif model.kind != "bpe" or model.alphabet != CHARACTERS or model.prefix or model.suffix or model.ignore_merges or (_cuts(engine) == NOWHERE and model.vocab.ids.get(MARK.encode()) is None):
             return None
         plan = _plan(engine, model, texts)
         if plan is None or (model.kind == "unigram" and not plan.squeeze):
@@ -194,7 +217,7 @@ class RawWordEncoder:
         while not cursor[k.DONE]:
             first = int(cursor[k.ENDED])
             n_holes = k.recall_round(
-                data, borders, cursor, plan.squeeze, plan.lines, plan.safe, *tables, self._mark, _MOST_MISSING, out,
+                data, borders, cursor, plan.squeeze, plan.prefix, plan.lines, plan.safe, plan.tied, *tables, self._mark, _MOST_MISSING, out,
                 offsets[1:], hole_ends, holes,
             )  # fmt: skip
             tokens, ends = np.empty(0, np.int32), np.zeros(1, np.int64)
@@ -215,8 +238,8 @@ class RawWordEncoder:
         raw, offsets = np.empty(int((stops - starts).sum()), np.uint8), np.zeros(len(starts) + 1, np.int64)
         copy_pieces(data, starts, stops, raw, offsets)
         pieces = self._engine.normalizer.normalize(Documents(read_only(raw), read_only(offsets)))
-        out, offsets = np.empty(pieces.size, np.uint8), np.zeros(len(starts) + 1, np.int64)
-        k.without_marks(pieces.data, pieces.offsets, kinds, out, offsets)
+        out, offsets = np.empty(pieces.size + 3 * len(starts), np.uint8), np.zeros(len(starts) + 1, np.int64)
+        (k.without_marks if self._plan.prefix else k.with_marks)(pieces.data, pieces.offsets, kinds, out, offsets)
         return Documents(read_only(out[: offsets[-1]]), read_only(offsets))
 
     def _encode_narrow(self, documents: Documents) -> tuple[np.ndarray, np.ndarray]:
