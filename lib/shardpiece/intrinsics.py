@@ -10,7 +10,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from shardpiece.kernel_cache import plain_kernel
+from shardpiece.kernel_cache import inlined_kernel, plain_kernel
 
 _I8, _I32, _I64 = ir.IntType(8), ir.IntType(32), ir.IntType(64)
 _VECTOR, _VECTOR_16 = ir.VectorType(_I8, 64), ir.VectorType(_I8, 16)
@@ -250,7 +250,7 @@ def copy_folded_16(typing_context, source, source_index, target, target_index, l
     return types.void(source, types.int64, target, types.int64, types.uint8), generate
 
 
-@plain_kernel
+@inlined_kernel
 def load_key(data, position, n):
     """The ``n`` <= 8 bytes at ``position`` as a little-endian uint64, zero-extended; never reads out of bounds."""
     if position + 8 <= len(data):
@@ -258,6 +258,12 @@ def load_key(data, position, n):
         if n < 8:
             value &= (np.uint64(1) << np.uint64(8 * n)) - np.uint64(1)
         return value
+    return load_last(data, position, n)
+
+
+@plain_kernel
+def load_last(data, position, n):
+    """``load_key`` a byte at a time."""
     value = np.uint64(0)
     for i in range(n):
         value |= np.uint64(data[position + i]) << np.uint64(8 * i)

@@ -20,7 +20,7 @@ so does the lowest bit of a hash.
 import numpy as np
 
 from shardpiece.intrinsics import bit_count, get, mask_of_range, prefetch, put, store64, trailing_zeros
-from shardpiece.kernel_cache import kernel, plain_kernel
+from shardpiece.kernel_cache import inlined_kernel, kernel, plain_kernel
 from shardpiece.tokenizer.word_cache_kernels import (
     NO_BUCKET,
     copy_tokens,
@@ -81,18 +81,18 @@ def is_one_piece(data, start, end):
     return False
 
 
-@plain_kernel
+@inlined_kernel
 def key_of_short(data, start, n, marked):
     lo, hi = short_key(data, start, n)
     return lo, hi | (np.uint64(marked) << _48)
 
 
-@plain_kernel
+@inlined_kernel
 def key_of_long(data, start, stop, marked):
     return ((long_hash(data, start, stop) | _BIT_1) & ~_ONE) | np.uint64(marked)
 
 
-@plain_kernel
+@inlined_kernel
 def prepare(
     data, start, stop, marked, d, j, starts, stops, owners, kinds, lows, highs, buckets, short_table, long_table
 ):
@@ -123,7 +123,7 @@ def prepare(
     return j + 1
 
 
-@plain_kernel
+@inlined_kernel
 def is_safe(data, k, end, safe):
     """Whether data may be cut before k: what follows on the character there is ASCII too."""
     a, b = np.int64(get(data, k - 1)), np.int64(get(data, k))

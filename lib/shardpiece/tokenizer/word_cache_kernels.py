@@ -31,7 +31,7 @@ from shardpiece.intrinsics import (
     same_bytes,
     store64,
 )
-from shardpiece.kernel_cache import plain_kernel
+from shardpiece.kernel_cache import inlined_kernel, plain_kernel
 
 SHORT = 15
 LONG = 4096
@@ -54,7 +54,7 @@ _LOW_MASKS = np.array([2 ** (8 * min(n, 8)) - 1 for n in range(SHORT + 1)], np.u
 _HIGH_MASKS = np.array([2 ** (8 * max(n - 8, 0)) - 1 for n in range(SHORT + 1)], np.uint64)
 
 
-@plain_kernel
+@inlined_kernel
 def short_key(data, start, n):
     """The two integers of a word of n <= SHORT bytes, count of tokens 0."""
     if start + 16 <= len(data):
@@ -65,7 +65,7 @@ def short_key(data, start, n):
     return lo, hi | (np.uint64(n) << _56)
 
 
-@plain_kernel
+@inlined_kernel
 def short_bucket(lo, hi, short_table):
     """Where the bucket of a key begins."""
     h = (lo * MIX_1) ^ (hi * MIX_2)
@@ -80,12 +80,12 @@ def long_hash(data, start, end):
     return h if h != _ZERO else _ONE
 
 
-@plain_kernel
+@inlined_kernel
 def long_bucket(h, long_table):
     return np.int64(h >> _8) & np.int64(len(long_table) - 8)
 
 
-@plain_kernel
+@inlined_kernel
 def ring_place(place, n, size):
     """Where n elements go behind ``place`` without lying across the end of a ring of ``size``."""
     return place + (size - (place & (size - 1))) if (place & (size - 1)) + n > size else place
@@ -104,7 +104,7 @@ def keep_tokens(out, at, n, ring_tokens, state):
     return place
 
 
-@plain_kernel
+@inlined_kernel
 def make_room(table, bucket):
     """Move the entry at the front of a bucket to the back."""
     for i in range(4):
@@ -139,7 +139,7 @@ def keep_short(lo, hi, bucket, out, at, n, short_table, ring_tokens, state):
     put(short_table, entry + 3, second)
 
 
-@plain_kernel
+@inlined_kernel
 def copy_tokens(place, n, ring_tokens, state, out, at):
     """Copy n tokens from the ring to out[at:], where there is room for three more; False when they have been written over."""
     size = np.int64(len(ring_tokens))
