@@ -35,9 +35,12 @@ FEW = 2
 # they are, and whose border it is: the word in the lower bits.
 BORDER = 8
 LEFT, RIGHT, LIMIT, KEY, WHOSE = range(5)
-# Of a word: where it is, and its tokens; the first border that is none, -1; where it goes on, see ``go_on_greedily``.
+# Of a word: where it is, and its tokens; the first border that is none, -1; where it goes on, see ``go_on_greedily``;
+# in the first words, ACTIVE: those that go on; whether it has characters that are spelled in bytes.
 WORD = 16
-START, STOP, BEGINS, COUNT, WRONG, POSITION, TOKEN, KNOWN, KNOWN_STOP, PLACE, OUT, DEAD, TAKEN_BACK, ACTIVE = range(14)
+START, STOP, BEGINS, COUNT, WRONG, POSITION, TOKEN, KNOWN, KNOWN_STOP, PLACE, OUT, DEAD, TAKEN_BACK, ACTIVE, UNKNOWN = (
+    range(15)
+)
 _WORD_BITS = np.int64(8)
 
 _63, _42, _21 = np.uint64(63), np.uint64(42), np.uint64(21)
@@ -213,11 +216,12 @@ def begin_again(w, out, words, lengths, tokens):
 
 @plain_kernel
 def encode_batch(
-    n, data, words, borders, cells, shorter, lengths, pairs, merged, parts, sides, symbols, starts, seen, tokens, scratch_tokens,
+    n, data, words, borders, fallback, cells, shorter, lengths, pairs, merged, parts, sides, symbols, starts, seen, tokens, scratch_tokens,
     scratch_ranks, dead,
 ):  # fmt: skip
     """Encode n words, START to STOP in ``data``: ``tokens`` (int32), with room for twice as many as bytes, receives those of each
-    from BEGINS on, COUNT of them, -1 where there is a place that no token begins at."""
+    from BEGINS on, COUNT of them. -1: it has to be encoded in another way, as no token begins with one of its characters and there
+    are no bytes to ``fallback`` to; or there are, and a border is wrong besides."""
     at = np.int64(0)
     asked = np.int64(0)
     bytes_before = np.int64(0)
@@ -226,19 +230,30 @@ def encode_batch(
         position, stop = get(words, word + START), get(words, word + STOP)
         put(words, word + BEGINS, at)
         put(words, word + WRONG, np.int64(-1))
+        put(words, word + UNKNOWN, np.int64(0))
         put(words, word + DEAD, bytes_before + w)
         bytes_before += stop - position
         first = at
         while position < stop:
             token, position = longest_token(data, position, stop, cells)
             if token < 0:
-                break
+                if len(fallback) == 0:
+                    break
+                lead = get(data, position)
+                width = 1 if lead < 0x80 else 2 if lead < 0xE0 else 3 if lead < 0xF0 else 4
+                for i in range(position, min(position + width, stop)):
+                    put(tokens, at, get(fallback, np.int64(get(data, np.int64(i)))))
+                    at += 1
+                position += width
+                first = at
+                put(words, word + UNKNOWN, np.int64(1))
+                continue
             put(tokens, at, np.int32(token))
             previous = np.int64(get(tokens, max(at - 1, np.int64(0))))
             put(borders, BORDER * asked + WHOSE, ((at - 1) << _WORD_BITS) | w)
             asked += np.int64(at > first) & np.int64(may_merge(previous, token, sides))
             at += 1
-        put(words, word + COUNT, at - first if position == stop else np.int64(-1))
+        put(words, word + COUNT, at - get(words, word + BEGINS) if position >= stop else np.int64(-1))
     m = np.int64(0)
     for i in range(asked):
         whose = get(borders, BORDER * i + WHOSE)
@@ -255,7 +270,11 @@ def encode_batch(
     active = np.int64(0)
     for w in range(n):
         word = WORD * w
-        if get(words, word + WRONG) >= 0 and get(words, word + COUNT) >= 0:
+        if get(words, word + WRONG) < 0 or get(words, word + COUNT) < 0:
+            continue
+        if get(words, word + UNKNOWN) != 0:
+            put(words, word + COUNT, np.int64(-1))
+        else:
             begin_again(np.int64(w), at, words, lengths, tokens)
             at += get(words, word + STOP) - get(words, word + START)
             put(words, WORD * active + ACTIVE, np.int64(w))

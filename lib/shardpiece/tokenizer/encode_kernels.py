@@ -267,7 +267,7 @@ def encode_words(
         while x < n_long and len(cells) > 0:
             m, x, behind = fill_batch(data, word_ends, first, first_byte, missing_long, x, n_long, batch_words)
             encode_batch(
-                m, data, batch_words, borders, cells, shorter, lengths, pairs, merged, parts, sides, symbols, starts, seen,
+                m, data, batch_words, borders, fallback, cells, shorter, lengths, pairs, merged, parts, sides, symbols, starts, seen,
                 batch_tokens, tokens, ranks, dead,
             )  # fmt: skip
             for j in range(m):

@@ -185,7 +185,14 @@ class RawWordEncoder:
         if model.kind == "unigram":
             if model.arithmetic != NARROW or texts or not _has_borders(model) or _cuts(engine) != WORDS:
                 return None
-        elif model.kind != "bpe" or model.alphabet != CHARACTERS or model.prefix or model.suffix or model.ignore_merges or (_cuts(engine) == NOWHERE and model.vocab.ids.get(MARK.encode()) is None):
+        elif (
+            model.kind != "bpe"
+            or model.alphabet != CHARACTERS
+            or model.prefix
+            or model.suffix
+            or model.ignore_merges
+            or (_cuts(engine) == NOWHERE and model.vocab.ids.get(MARK.encode()) is None)
+        ):
             return None
         plan = _plan(engine, model, texts)
         if plan is None or (model.kind == "unigram" and not plan.squeeze):
