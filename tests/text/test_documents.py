@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from shardpiece.errors import ConfigError, DocumentError
 from shardpiece.text.documents import Documents
 from shardpiece.text.pretokenizers import PRETOKENIZERS, PreTokenizer
+from shardpiece.text.utf8_kernels import is_utf8
 from tests.text.test_pretokenizers import DROPS
 
 
@@ -51,6 +52,46 @@ def test_invalid_utf8_is_replaced_as_python_does(values):
     assert raw(documents) == [v.decode(errors="replace").encode() for v in values]
     bad = [v for v in values if v.decode(errors="replace").encode() != v]
     assert documents.replaced == len(bad)
+
+
+def is_valid(raw: bytes) -> bool:
+    try:
+        raw.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def test_utf8_of_every_length_at_every_place_of_a_block():
+    """All leads with all kinds of bytes behind them, whole and cut off, around the border of two blocks of 64 bytes."""
+    second = (0x00, 0x7F, 0x80, 0x8F, 0x90, 0x9F, 0xA0, 0xBF, 0xC0, 0xC2)
+    later = (0x41, 0x80, 0xBF, 0xE0)
+    texts = [bytes([lead]) for lead in range(0x7E, 0x100)]
+    texts += [bytes([lead, b]) for lead in range(0xBE, 0x100) for b in second]
+    texts += [bytes([lead, b, c]) for lead in range(0xDE, 0xF8) for b in second for c in later]
+    texts += [bytes([lead, b, c, d]) for lead in range(0xEE, 0xF8) for b in second for c in later for d in later]
+    checked = 0
+    for text in texts:
+        for before in (0, 3, 59, 60, 61, 62, 63, 64, 124, 126):
+            for after in (b"", b"x" * 70):
+                raw = b"a" * before + text + after
+                documents = np.frombuffer(b"?" + raw, np.uint8)
+                assert is_utf8(documents, np.array([1, len(raw) + 1])) == is_valid(raw), raw
+                checked += 1
+    assert checked > 40_000
+
+
+@given(
+    st.lists(
+        st.lists(
+            st.sampled_from([b"a" * 61, b"ab", "é".encode(), "漢".encode(), "😀".encode(), b"\x80", b"\xe0\xa0"])
+        ).map(b"".join)
+    )
+)
+def test_a_character_does_not_lie_across_documents(values):
+    documents = Documents.from_arrow(pa.array(values, pa.binary()))
+    assert raw(documents) == [v.decode(errors="replace").encode() for v in values]
+    assert documents.replaced == sum(not is_valid(v) for v in values)
 
 
 def test_invalid_utf8_can_be_an_error_and_names_the_document():

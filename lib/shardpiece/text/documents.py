@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from shardpiece.errors import ConfigError, DocumentError
+from shardpiece.text.utf8_kernels import is_utf8
 
 INVALID_UTF8 = ("replace", "error")
 
@@ -75,11 +76,10 @@ class Documents:
         if nulls:
             binary = pc.fill_null(binary, b"")
         replaced = 0
-        try:
-            binary.cast(pa.large_string())
-        except pa.ArrowInvalid:
-            binary, replaced = _repair(binary, invalid_utf8)
         data, offsets = _buffers(binary)
+        if not is_utf8(data, offsets):
+            binary, replaced = _repair(binary, invalid_utf8)
+            data, offsets = _buffers(binary)
         empty = int((np.diff(offsets) == 0).sum()) - nulls
         return cls(data, offsets, nulls, empty, replaced)
 
