@@ -41,6 +41,7 @@ from shardpiece.text.steps import MetaspaceStep, SplitStep
 from shardpiece.tokenizer import raw_unigram_kernels as unigram_kernels
 from shardpiece.tokenizer import raw_word_kernels as k
 from shardpiece.tokenizer.bpe import CHARACTERS
+from shardpiece.tokenizer.inert_characters import character_classes, unknown_tokens
 from shardpiece.tokenizer.model import Encoder, Model
 from shardpiece.tokenizer.unigram import NARROW
 from shardpiece.tokenizer.word_cache import WordCache
@@ -143,6 +144,9 @@ class RawWordEncoder:
         self._narrow = getattr(model, "arithmetic", None) == NARROW
         if self._narrow:
             self._normalizer = engine.normalizer.sentencepiece_tables
+            settings, charsmap = engine.normalizer.sentencepiece_rules()
+            classes = character_classes(model, charsmap, settings["user_defined_symbols"])
+            self._unknown = *classes, *unknown_tokens(model)
             self._ring_scores = np.zeros(len(self._cache.ring_tokens), np.float32)
         mark = np.frombuffer(MARK.encode(), np.uint8)
         words = Words(mark, 0, np.array([len(mark)]), np.array([1]))
@@ -223,7 +227,8 @@ class RawWordEncoder:
         cache = self._cache
         offsets = np.zeros(len(documents) + 1, np.int64)
         tokens = unigram_kernels.encode_documents(
-            read_only(documents.data), read_only(documents.offsets), self._plan.lines, self._plan.safe, *self._normalizer,
+            read_only(documents.data), read_only(documents.offsets), self._plan.lines, self._plan.safe, *self._unknown,
+            *self._normalizer,
             *self._encoder.narrow_tables, cache.short_table, cache.long_table, cache.ring_bytes, cache.ring_tokens,
             self._ring_scores, cache.state, offsets[1:],
         )  # fmt: skip

@@ -252,10 +252,16 @@ class UnigramEncoder:
         self._long = _aligned(max(1, buckets // 8) * 32)
         self.state = np.zeros(k.STATE_SIZE, np.int64)
 
-    @property
+    @cached_property
     def narrow_tables(self) -> tuple:
-        """``nodes`` to ``segment_state`` as ``raw_unigram_kernels`` takes them."""
+        """``cells`` to ``segment_state`` as ``raw_unigram_kernels`` takes them."""
+        cells = _aligned(2 * len(self._nodes))
+        cells[::2] = self._nodes
+        has_piece = (self._nodes >> np.uint64(32)) & np.uint64(1)
+        cell_scores = cells.view(np.float64)
+        cell_scores[1::2] = np.where(has_piece, self._weights, -np.inf)
         return (
+            read_only(cells), read_only(cell_scores),
             self._nodes, self._weights, self._ids, self._scores, self._narrow_scores, self._lengths, self._model.unknown_score,
             self._unk_id, self._byte_ids, self._pairs, self._joins, self._mark_joins, k.LIMITS, self._short, self._long,
             self.state,
