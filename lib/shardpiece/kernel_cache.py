@@ -63,6 +63,11 @@ def plain_kernel(function):
     return _cached(function, _nrt=False)
 
 
+def inlined_kernel(function):
+    """A ``plain_kernel`` whose code is put wherever it is called: for short ones in a loop that LLVM would call."""
+    return _cached(function, _nrt=False, forceinline=True)
+
+
 def _cached(function, **options):
     before = config.CACHE_DIR
     config.CACHE_DIR = CACHE_DIRECTORY

@@ -14,7 +14,7 @@ that ends there, -inf for none, which ``cell_scores`` (float64) has too: the sam
 import numpy as np
 
 from shardpiece.intrinsics import get, put
-from shardpiece.kernel_cache import kernel, plain_kernel
+from shardpiece.kernel_cache import inlined_kernel, kernel, plain_kernel
 from shardpiece.text.normalization.character_kernels import decode
 from shardpiece.text.normalization.charsmap_kernels import longest_rule, sentencepiece_documents
 from shardpiece.tokenizer.raw_word_kernels import LONGEST, MOST
@@ -58,7 +58,7 @@ _ONE = np.uint64(1)
 _MOST_LEVEL = int(np.flatnonzero(LIMITS < RESET)[-1])
 
 
-@plain_kernel
+@inlined_kernel
 def normalize_piece(data, start, stop, marked, units, targets, symbols, plain, pages, begins, text):
     """What a piece becomes into ``text`` (uint8 [AT_ONCE + 8]); returns its length, -1 where there is a space in it, a
     symbol, nothing, or too much."""
@@ -103,7 +103,7 @@ def normalize_piece(data, start, stop, marked, units, targets, symbols, plain, p
     return n if n <= AT_ONCE else np.int64(-1)
 
 
-@plain_kernel
+@inlined_kernel
 def best_paths(text, n, cells, cell_scores, unknown_score, best, second, node_at, begin_at):
     """``two_best`` of ``viterbi_kernels`` for text[:n] without branches where a piece ends."""
     put(best, 0, 0.0)
@@ -157,7 +157,7 @@ def best_paths(text, n, cells, cell_scores, unknown_score, best, second, node_at
     return max(widest, abs(get(best, n))), characters
 
 
-@plain_kernel
+@inlined_kernel
 def narrow_level(margin, widest, count, limits):
     """The number of the last of the limits below which the sum before a segment may lie, for its best path to be the one
     from 0: see ``viterbi_kernels``. ``count``: of the path's pieces and the segment's characters."""
@@ -169,7 +169,7 @@ def narrow_level(margin, widest, count, limits):
     return np.uint64(level)
 
 
-@plain_kernel
+@inlined_kernel
 def segment_from_zero(
     j, data, text, n, starts, stops, lows, highs, buckets, cells, cell_scores, ids, scores, lengths, unknown_score, unk_id,
     fused_id, byte_ids, limits, short_table, long_table, ring_bytes, ring_tokens, ring_scores, state, best, second, node_at,

@@ -18,10 +18,21 @@ the end of each document that ends in it. ``cursor`` (int64 [CURSOR]): where the
 
 import numpy as np
 
-from shardpiece.intrinsics import bit_count, get, mask_of_range, prefetch, put, trailing_zeros
-from shardpiece.kernel_cache import plain_kernel
+from shardpiece.intrinsics import (
+    MIX_1,
+    MIX_2,
+    MIX_3,
+    bit_count,
+    get,
+    load64,
+    mask_of_range,
+    prefetch,
+    put,
+    trailing_zeros,
+)
+from shardpiece.kernel_cache import inlined_kernel, plain_kernel
 from shardpiece.text.normalization.character_kernels import decode
-from shardpiece.tokenizer.raw_word_kernels import LONGEST, SHORT, key_of_long, key_of_short
+from shardpiece.tokenizer.raw_word_kernels import LONGEST, SHORT
 from shardpiece.tokenizer.raw_word_kernels import is_one_piece as is_sparse
 from shardpiece.tokenizer.word_cache_kernels import NO_BUCKET, long_bucket, short_bucket
 
@@ -41,9 +52,13 @@ CURSOR = 11
 _PROBES = 32
 _ONE = np.uint64(1)
 _ZERO = np.uint64(0)
+_2, _29, _32, _48, _56 = (np.uint64(n) for n in (2, 29, 32, 48, 56))
+# By length, the bytes of a piece in its two integers.
+_LOW_MASKS = np.array([2 ** (8 * min(n, 8)) - 1 for n in range(SHORT + 1)], np.uint64)
+_HIGH_MASKS = np.array([2 ** (8 * max(n - 8, 0)) - 1 for n in range(SHORT + 1)], np.uint64)
 
 
-@plain_kernel
+@inlined_kernel
 def class_of(c, pages, classes):
     return np.int64(get(classes, (np.int64(get(pages, c >> 8)) << 8) | (c & 0xFF)))
 
@@ -100,7 +115,7 @@ def is_separate(data, k, start, pages, classes):
     return (a | b) & ODD == 0 and (a & STARTS == 0 or b & LATER == 0)
 
 
-@plain_kernel
+@inlined_kernel
 def write_positions(bits, i, at, words, inert, starts):
     """Where pieces begin, for the one ``bits``, with their kinds, into starts[at:], four at once."""
     stop = at + bit_count(bits)
@@ -247,6 +262,35 @@ def cut_pieces(data, offsets, cursor, lines, safe, pages, classes, starts, stops
     cursor[UNKNOWN] = np.int64(unknown)
     cursor[DONE] = np.int64(d == n_documents)
     return ended
+
+
+@inlined_kernel
+def key_of_short(data, start, n, marked):
+    """The two integers of a piece of n <= SHORT bytes."""
+    if start + 16 <= len(data):
+        lo, hi = load64(data, start) & get(_LOW_MASKS, n), load64(data, start + 8) & get(_HIGH_MASKS, n)
+    else:
+        lo, hi = _ZERO, _ZERO
+        for i in range(n):
+            if i < 8:
+                lo |= np.uint64(data[start + i]) << np.uint64(8 * i)
+            else:
+                hi |= np.uint64(data[start + i]) << np.uint64(8 * i - 64)
+    return lo, hi | (np.uint64(n) << _56) | (np.uint64(marked) << _48)
+
+
+@inlined_kernel
+def key_of_long(data, start, stop, marked):
+    """The hash of a longer piece, never 0; the lowest bit says whether it is marked."""
+    h = np.uint64(stop - start) * MIX_3
+    i = start
+    while i + 8 < stop:
+        h = (h ^ load64(data, i)) * MIX_1
+        h ^= h >> _32
+        i += 8
+    h = (h ^ load64(data, stop - 8)) * MIX_2
+    h = (h ^ (h >> _29)) * MIX_1
+    return ((h ^ (h >> _32) | _2) & ~_ONE) | np.uint64(marked)
 
 
 @plain_kernel

@@ -14,7 +14,7 @@ of the path (from bit 16) and of the limit (from bit 32). ``long_table``: the la
 import numpy as np
 
 from shardpiece.intrinsics import bit_count, get, mask_of_range, prefetch, put, same_bytes, store64
-from shardpiece.kernel_cache import plain_kernel
+from shardpiece.kernel_cache import inlined_kernel, plain_kernel
 from shardpiece.tokenizer.unigram_cut_kernels import (
     AT,
     BEGIN,
@@ -88,7 +88,7 @@ def find_pieces(count, lows, highs, buckets, entries, short_table, long_table, r
     return found
 
 
-@plain_kernel
+@inlined_kernel
 def recall_ring(place, packed, ring_tokens, ring_scores, state, fused_id, begin, total, out, at):
     """(where the tokens end, the sum behind them), -1 when they have been written over."""
     size = np.int64(len(ring_tokens))
@@ -105,7 +105,7 @@ def recall_ring(place, packed, ring_tokens, ring_scores, state, fused_id, begin,
     return at + n, total
 
 
-@plain_kernel
+@inlined_kernel
 def add_unknown(total, n, unknown_score):
     """The sum behind n unknown characters (float32)."""
     if abs(total) + np.float32(n + 1) * abs(unknown_score) < _RESET:
@@ -260,7 +260,7 @@ def recall_pieces(
     return j
 
 
-@plain_kernel
+@inlined_kernel
 def enter(
     j, data, starts, stops, lows, highs, buckets, path, m, level, fused_id, scores, unknown_score, out, at, n, short_table,
     long_table, ring_bytes, ring_tokens, ring_scores, state,
