@@ -11,6 +11,7 @@ from shardpiece.tokenizer.unigram import MARK, UnigramModel
 
 _PAGE = 256
 _SURROGATES = slice(0xD800, 0xE000)
+_CHINESE = slice((k.CHINESE & 0x0F) << 12, ((k.CHINESE & 0x0F) + k.CHINESE_LEADS) << 12)
 NOT_FUSED = -2
 
 
@@ -22,11 +23,11 @@ def unknown_tokens(model: UnigramModel) -> tuple[int, int]:
     return mark, model.unk_id
 
 
-def character_classes(model: UnigramModel, charsmap: Charsmap, symbols: list[str]) -> tuple[np.ndarray, np.ndarray]:
-    """(pages, classes) as ``unigram_cut_kernels`` take them. Where a model knows characters of a page of 256, words are of
+def character_classes(model: UnigramModel, charsmap: Charsmap, symbols: list[str]) -> tuple[np.ndarray, np.ndarray, np.uint8]:
+    """(pages, classes, chinese) as ``unigram_cut_kernels`` take them. Where a model knows characters of a page of 256, words are of
     known and unknown ones alike: there none is inert."""
     if unknown_tokens(model)[1] == NOT_FUSED:
-        return read_only(np.zeros(0, np.uint16)), read_only(np.zeros(0, np.uint8))
+        return read_only(np.zeros(0, np.uint16)), read_only(np.zeros(0, np.uint8)), np.uint8(0)
     known = np.zeros(0x110000, bool)
     spelled = b"".join(model.vocab[i] for i in np.flatnonzero(model.matched).tolist()) + "".join(symbols).encode()
     known[np.array([ord(c) for c in {*spelled.decode(errors="replace")}], np.int64)] = True
@@ -47,4 +48,4 @@ def character_classes(model: UnigramModel, charsmap: Charsmap, symbols: list[str
     ):
         classes[members] |= bit
     class_pages, classes = two_stages(classes)
-    return class_pages, read_only(classes)
+    return class_pages, read_only(classes), np.uint8(k.CHINESE_LEADS if inert[_CHINESE].all() else 0)

@@ -230,7 +230,7 @@ def fuse(at, written, begin, fused_id, out):
 
 @kernel
 def encode_documents(
-    data, offsets, lines, safe, class_pages, classes, mark_id, fused_id, units, targets, symbols, plain, pages, begins, cells,
+    data, offsets, lines, safe, class_pages, classes, chinese, mark_id, fused_id, units, targets, symbols, plain, pages, begins, cells,
     cell_scores, nodes, weights, ids, wide_scores, scores, lengths, unknown_score, unk_id, byte_ids, pairs, joins, mark_joins,
     limits, short, long, segment_state, short_table, long_table, ring_bytes, ring_tokens, ring_scores, state, token_ends,
 ):  # fmt: skip
@@ -262,7 +262,7 @@ def encode_documents(
     out = np.empty(np.int64(offsets[len(offsets) - 1]) - np.int64(offsets[0]) + ROOM * MOST, np.int32)
     no_token = np.full(1, -1, np.int32)
     while cursor[DONE] == 0:
-        count = cut_pieces(data, offsets, cursor, lines, safe, class_pages, classes, starts, stops, last_pieces)
+        count = cut_pieces(data, offsets, cursor, lines, safe, class_pages, classes, chinese, starts, stops, last_pieces)
         make_keys(count, data, starts, stops, lows, highs, buckets, short_table, long_table)
         if cursor[AT] + ROOM * MOST > len(out):
             grown = np.empty(2 * len(out), np.int32)

@@ -44,6 +44,9 @@ MARKED, WHOLE, IS_INERT = 1, 2, 4
 KIND_BITS = 3
 KIND = 7
 
+CHINESE, CHINESE_LEADS = 0xE4, 6
+"""With so many bytes from this one on begin the Chinese characters, which are taken together."""
+
 INERT, SPACE, STARTS, LATER, ODD = 1, 2, 4, 8, 16
 
 DOCUMENT, PLACE, OPEN, CARRY, LETTER, UNKNOWN, AT, ENDED, BEGIN, DONE, KNOWN = range(11)
@@ -52,7 +55,7 @@ CURSOR = 11
 _PROBES = 32
 _ONE = np.uint64(1)
 _ZERO = np.uint64(0)
-_2, _29, _32, _48, _56 = (np.uint64(n) for n in (2, 29, 32, 48, 56))
+_2, _3, _29, _32, _48, _56 = (np.uint64(n) for n in (2, 3, 29, 32, 48, 56))
 # By length, the bytes of a piece in its two integers.
 _LOW_MASKS = np.array([2 ** (8 * min(n, 8)) - 1 for n in range(SHORT + 1)], np.uint64)
 _HIGH_MASKS = np.array([2 ** (8 * max(n - 8, 0)) - 1 for n in range(SHORT + 1)], np.uint64)
@@ -130,9 +133,9 @@ def write_positions(bits, i, at, words, inert, starts):
 
 
 @plain_kernel
-def cut_pieces(data, offsets, cursor, lines, safe, pages, classes, starts, stops, last_pieces):
+def cut_pieces(data, offsets, cursor, lines, safe, pages, classes, chinese, starts, stops, last_pieces):
     """Cut the next pieces, about BLOCK of them; returns how many, less only at the end of the last document. ``lines``,
-    ``safe``: see ``raw_word_kernels``."""
+    ``safe``: see ``raw_word_kernels``; ``chinese`` (uint8): CHINESE_LEADS if all these characters are inert, else 0."""
     n_documents = np.int64(len(offsets)) - 1
     d = cursor[DOCUMENT]
     i = cursor[PLACE]
@@ -192,14 +195,37 @@ def cut_pieces(data, offsets, cursor, lines, safe, pages, classes, starts, stops
                     width -= 1
         valid = ~_ZERO if width == 64 else (_ONE << np.uint64(width)) - _ONE
         if leads != _ZERO and len(classes) > 0:
-            leads &= valid
+            if i + 64 <= len(data):
+                found = mask_of_range(data, i, np.uint8(0), np.uint8(CHINESE), chinese)
+                inert = found | (found << _ONE) | (found << _2)
+                leads &= ~found
+                threes = mask_of_range(data, i, np.uint8(0), np.uint8(0xE0), np.uint8(0x20))
+                fours = mask_of_range(data, i, np.uint8(0), np.uint8(0xF0), np.uint8(0x10))
+            else:
+                threes = leads
+                fours = leads
+            # Only characters that are there as a whole.
+            leads &= (valid >> _ONE) & (~threes | (valid >> _2)) & (~fours | (valid >> _3))
             while leads != _ZERO:
-                k = trailing_zeros(leads)
-                c, size = decode(data, i + k)
-                kind = class_of(c, pages, classes)
-                bits = ((_ONE << np.uint64(size)) - _ONE) << np.uint64(k)
-                inert |= bits & (_ZERO - np.uint64(kind & INERT))
-                spaces |= bits & (_ZERO - np.uint64((kind & SPACE) >> 1))
+                place = trailing_zeros(leads)
+                k = i + place
+                b = np.int64(get(data, k))
+                c = np.int64(get(data, k + 1)) & 0x3F
+                size = np.uint64(3)  # bits of the bytes
+                if b < 0xE0:
+                    c |= (b & 0x1F) << 6
+                else:
+                    c = (c << 6) | (np.int64(get(data, k + 2)) & 0x3F)
+                    size = np.uint64(7)
+                    if b < 0xF0:
+                        c |= (b & 0x0F) << 12
+                    else:
+                        c = min((c << 6) | (np.int64(get(data, k + 3)) & 0x3F) | ((b & 0x07) << 18), np.int64(0x10FFFF))
+                        size = np.uint64(15)
+                kind = np.uint64(class_of(c, pages, classes))
+                bits = size << np.uint64(place)
+                inert |= bits & (_ZERO - (kind & _ONE))
+                spaces |= bits & (_ZERO - ((kind >> _ONE) & _ONE))
                 leads &= leads - _ONE
             inert &= valid
         # ``carry``: whether there is a character of a word before; ``letter``, a letter; ``unknown``, an inert one.

@@ -69,6 +69,7 @@ def find_pieces(count, lows, highs, buckets, entries, short_table, long_table, r
                     prefetch(ring_bytes, np.int64(get(long_table, entry + 1)) & np.int64(len(ring_bytes) - 1))
                     prefetch(ring_tokens, np.int64(get(long_table, entry + 2)) & np.int64(len(ring_tokens) - 1))
                 else:
+                    entry = ~bucket
                     put(missing, found, j)
                     found += 1
                 bucket = ~entry
