@@ -6,17 +6,13 @@ that are not there are normalized and segmented, which does not depend on the su
 all are written, and their scores added up. A piece as a whole is a segment in the sense of ``viterbi_kernels``, between two
 borders: its best path is kept with one of LIMITS, and where the sum is not below that, or the piece is no entry, it is
 normalized and segmented from the sum on.
-
-``cells``: uint64 [2 * slots], the trie: of each slot the node as in ``nodes`` of ``viterbi_kernels``, and the score of the piece
-that ends there, -inf for none, which ``cell_scores`` (float64) has too: the same memory.
 """
 
 import numpy as np
 
-from shardpiece.intrinsics import get, put
+from shardpiece.intrinsics import get
 from shardpiece.kernel_cache import inlined_kernel, kernel, plain_kernel
-from shardpiece.text.normalization.character_kernels import decode
-from shardpiece.text.normalization.charsmap_kernels import longest_rule, sentencepiece_documents
+from shardpiece.text.normalization.charsmap_kernels import sentencepiece_documents
 from shardpiece.tokenizer.raw_word_kernels import LONGEST, MOST
 from shardpiece.tokenizer.unigram_cut_kernels import (
     AT,
@@ -34,140 +30,15 @@ from shardpiece.tokenizer.unigram_cut_kernels import (
     cut_pieces,
     make_keys,
 )
+from shardpiece.tokenizer.unigram_path_kernels import AT_ONCE, best_paths, follow_narrow, narrow_level, normalize_piece
 from shardpiece.tokenizer.unigram_recall_kernels import enter, find_pieces, recall_pieces
 from shardpiece.tokenizer.viterbi_kernels import (
-    LIMITS,
-    RESET,
     STATE_EXACT,
     STATE_MISSES,
-    UNKNOWN,
-    follow,
     segment_words,
     walk_back,
     write_path,
 )
-
-AT_ONCE = 160
-"""Bytes of a normalized piece that is segmented as a whole."""
-
-_SPACE = 0x20
-_NONE = -np.inf
-_LOW_32 = np.uint64(0xFFFFFFFF)
-_32, _33 = np.uint64(32), np.uint64(33)
-_ONE = np.uint64(1)
-_MOST_LEVEL = int(np.flatnonzero(LIMITS < RESET)[-1])
-
-
-@inlined_kernel
-def normalize_piece(data, start, stop, marked, units, targets, symbols, plain, pages, begins, text):
-    """What a piece becomes into ``text`` (uint8 [AT_ONCE + 8]); returns its length, -1 where there is a space in it, a
-    symbol, nothing, or too much."""
-    n = np.int64(0)
-    if marked:
-        put(text, 0, np.uint8(0xE2))
-        put(text, 1, np.uint8(0x96))
-        put(text, 2, np.uint8(0x81))
-        n = np.int64(3)
-    i = start
-    while i < stop:
-        if n >= AT_ONCE:
-            return np.int64(-1)
-        b = get(data, i)
-        if b < 0x80 and (i + 1 == stop or get(data, i + 1) < 0x80):
-            if get(plain, np.int64(b)) != b:
-                return np.int64(-1)
-            put(text, n, b)
-            n += 1
-            i += 1
-            continue
-        c, width = decode(data, i)
-        if begins[(np.int64(pages[c >> 8]) << 8) | (c & 0xFF)]:
-            if len(symbols) > 0:
-                return np.int64(-1)
-            length, value = longest_rule(units, data, i, stop)
-            if length > 0:
-                if targets[value] == 0:
-                    return np.int64(-1)
-                while targets[value] != 0:
-                    if targets[value] == _SPACE or n >= AT_ONCE:
-                        return np.int64(-1)
-                    put(text, n, targets[value])
-                    n += 1
-                    value += 1
-                i += length
-                continue
-        for k in range(width):
-            put(text, n + k, get(data, i + k))
-        n += width
-        i += width
-    return n if n <= AT_ONCE else np.int64(-1)
-
-
-@inlined_kernel
-def best_paths(text, n, cells, cell_scores, unknown_score, best, second, node_at, begin_at):
-    """``two_best`` of ``viterbi_kernels`` for text[:n] without branches where a piece ends."""
-    put(best, 0, 0.0)
-    put(second, 0, _NONE)
-    for j in range(1, n + 1):
-        put(best, j, _NONE)
-        put(second, j, _NONE)
-    i = np.int64(0)
-    widest = 0.0
-    characters = np.int64(0)
-    root = np.int64(get(cells, 0) >> _33)
-    while i < n:
-        score = get(best, i)
-        below = get(second, i)
-        widest = max(widest, abs(score))
-        characters += 1
-        b = get(text, i)
-        single = np.int64(1) + np.int64(b >= 0xC0) + np.int64(b >= 0xE0) + np.int64(b >= 0xF0)
-        single = min(single, n - i)
-        has_single = False
-        node = np.uint64(0)
-        base = root
-        j = i
-        while j < n:
-            t = base + np.int64(get(text, j))
-            unit = get(cells, 2 * t)
-            if unit & _LOW_32 != node:
-                break
-            weight = get(cell_scores, 2 * t + 1)
-            node = np.uint64(t)
-            base = np.int64(unit >> _33)
-            j += 1
-            has_single |= (j - i == single) & (((unit >> _32) & _ONE) != 0)
-            candidate = score + weight
-            old = get(best, j)
-            better = candidate > old
-            put(second, j, max(max(get(second, j), below + weight), min(old, candidate)))
-            put(best, j, candidate if better else old)
-            put(node_at, j, np.int32(t) if better else get(node_at, j))
-            put(begin_at, j, np.int32(i) if better else get(begin_at, j))
-        if not has_single:
-            j = i + single
-            candidate = score + unknown_score
-            old = get(best, j)
-            better = candidate > old
-            put(second, j, max(max(get(second, j), below + unknown_score), min(old, candidate)))
-            put(best, j, candidate if better else old)
-            put(node_at, j, UNKNOWN if better else get(node_at, j))
-            put(begin_at, j, np.int32(i) if better else get(begin_at, j))
-        i += single
-    return max(widest, abs(get(best, n))), characters
-
-
-@inlined_kernel
-def narrow_level(margin, widest, count, limits):
-    """The number of the last of the limits below which the sum before a segment may lie, for its best path to be the one
-    from 0: see ``viterbi_kernels``. ``count``: of the path's pieces and the segment's characters."""
-    reach = margin * 2.0**24 / (1.01 * np.float64(max(count, 1))) - widest - 1.0
-    reach = min(reach, RESET - widest - 1.0)
-    level = np.int64(_MOST_LEVEL)
-    while level > 0 and limits[level] > reach:
-        level -= 1
-    return np.uint64(level)
-
 
 @inlined_kernel
 def segment_from_zero(
@@ -248,6 +119,7 @@ def encode_documents(
     last_pieces = np.empty(len(token_ends) + 1, np.int64)
     best = np.empty(AT_ONCE + 1, np.float64)
     second = np.empty(AT_ONCE + 1, np.float64)
+    narrow_best = np.empty(AT_ONCE + 1, np.float32)
     node_at = np.empty(AT_ONCE + 1, np.int32)
     begin_at = np.empty(AT_ONCE + 1, np.int32)
     path = np.empty(AT_ONCE + 1, np.int32)
@@ -294,7 +166,7 @@ def encode_documents(
             whole = starts[j] & WHOLE != 0
             text = scratch
             n = np.int64(-1)
-            if stop - start <= LONGEST:
+            if stop - start <= AT_ONCE:
                 n = normalize_piece(
                     data, start, stop, marked, units, targets, symbols, plain, pages, begins, scratch
                 )  # fmt: skip
@@ -320,8 +192,8 @@ def encode_documents(
                         ring_scores, state, best, second, node_at, begin_at, path, out, at,
                     ):  # fmt: skip
                         return no_token
-                sums[0] = follow(
-                    text, 0, n, sums[0], True, nodes, weights, unknown_score, best, node_at, begin_at
+                sums[0] = follow_narrow(
+                    text, n, sums[0], cells, cell_scores, unknown_score, narrow_best, node_at, begin_at
                 )  # fmt: skip
                 m = walk_back(n, node_at, begin_at, ids, path)
                 written, _ = write_path(text, 0, n, path, m, lengths, unk_id, byte_ids, out, at, False)
