@@ -103,10 +103,11 @@ def fuse(at, written, begin, fused_id, out):
 def encode_documents(
     data, offsets, lines, safe, class_pages, classes, chinese, mark_id, fused_id, units, targets, symbols, plain, pages, begins, cells,
     cell_scores, nodes, weights, ids, wide_scores, scores, lengths, unknown_score, unk_id, byte_ids, pairs, joins, mark_joins,
-    limits, short, long, segment_state, short_table, long_table, ring_bytes, ring_tokens, ring_scores, state, token_ends,
+    limits, short, long, segment_state, short_table, long_table, ring_bytes, ring_tokens, ring_scores, state, out,
+    token_ends,
 ):  # fmt: skip
     """The tokens (int32) of all documents; ``token_ends`` (int64 [documents]) receives their number up to and including
-    each. ``class_pages`` to ``fused_id``: see ``unigram_cut_kernels`` and ``unigram_recall_kernels``. ``units`` to ``begins``: the
+    each; ``out`` (int32) is where they go if there is room, ROOM * MOST more than they are. ``class_pages`` to ``fused_id``: see ``unigram_cut_kernels`` and ``unigram_recall_kernels``. ``units`` to ``begins``: the
     normalizer, ``nodes`` to ``segment_state``: the model, as the kernels for them take them. An array that is empty but for
     a -1: a character has no token."""
     starts = np.empty(ROOM, np.int64)
@@ -131,7 +132,6 @@ def encode_documents(
     bounds = np.empty(2, np.int64)
     word_end = np.empty(1, np.int64)
     none = np.empty(0, np.int64)
-    out = np.empty(np.int64(offsets[len(offsets) - 1]) - np.int64(offsets[0]) + ROOM * MOST, np.int32)
     no_token = np.full(1, -1, np.int32)
     while cursor[DONE] == 0:
         count = cut_pieces(data, offsets, cursor, lines, safe, class_pages, classes, chinese, starts, stops, last_pieces)

@@ -44,6 +44,7 @@ from shardpiece.tokenizer.bpe import CHARACTERS
 from shardpiece.tokenizer.inert_characters import character_classes, unknown_tokens
 from shardpiece.tokenizer.model import Encoder, Model
 from shardpiece.tokenizer.unigram import NARROW
+from shardpiece.tokenizer.unigram_cut_kernels import ROOM
 from shardpiece.tokenizer.word_cache import WordCache
 
 MARK = "▁"
@@ -230,7 +231,7 @@ class RawWordEncoder:
             read_only(documents.data), read_only(documents.offsets), self._plan.lines, self._plan.safe, *self._unknown,
             *self._normalizer,
             *self._encoder.narrow_tables, cache.short_table, cache.long_table, cache.ring_bytes, cache.ring_tokens,
-            self._ring_scores, cache.state, offsets[1:],
+            self._ring_scores, cache.state, np.empty(documents.size + ROOM * k.MOST, np.int32), offsets[1:],
         )  # fmt: skip
         if len(tokens) == 1 and tokens[0] < 0:
             return self._encoder.encode(self._engine.split(documents))  # which says what it has no token for
