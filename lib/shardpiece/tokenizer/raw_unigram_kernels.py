@@ -30,28 +30,30 @@ from shardpiece.tokenizer.unigram_cut_kernels import (
     cut_pieces,
     make_keys,
 )
-from shardpiece.tokenizer.unigram_path_kernels import AT_ONCE, best_paths, follow_narrow, narrow_level, normalize_piece
-from shardpiece.tokenizer.unigram_recall_kernels import enter, find_pieces, recall_pieces
+from shardpiece.tokenizer.unigram_path_kernels import AT_ONCE, best_paths, collect_path, follow_narrow, narrow_level, normalize_piece
+from shardpiece.tokenizer.unigram_recall_kernels import enter, enter_short, find_pieces, recall_pieces
 from shardpiece.tokenizer.viterbi_kernels import (
     STATE_EXACT,
     STATE_MISSES,
     segment_words,
-    walk_back,
     write_path,
 )
 
 @inlined_kernel
 def segment_from_zero(
-    j, data, text, n, starts, stops, lows, highs, buckets, cells, cell_scores, ids, scores, lengths, unknown_score, unk_id,
-    fused_id, byte_ids, limits, short_table, long_table, ring_bytes, ring_tokens, ring_scores, state, best, second, node_at,
-    begin_at, path, out, at,
+    j, data, text, n, starts, stops, lows, highs, buckets, cells, cell_scores, scores, lengths, unknown_score, unk_id,
+    fused_id, byte_ids, limits, short_table, long_table, ring_bytes, ring_tokens, ring_scores, state, best, second, last, path, out, at,
 ):  # fmt: skip
     """Segment piece j, whose normalized bytes are text[:n], from 0 and enter it; its tokens go to out[at:], where nothing
     stays. Returns False where a character has no token."""
-    widest, characters = best_paths(text, n, cells, cell_scores, unknown_score, best, second, node_at, begin_at)
-    m = walk_back(n, node_at, begin_at, ids, path)
+    widest, characters = best_paths(text, n, cells, cell_scores, unknown_score, best, second, last)
+    m = collect_path(n, last, path)
     margin = best[n] - second[n] - 1e-12 * (widest + 1.0)
     level = narrow_level(margin, widest, m + characters, limits)
+    if get(buckets, j) >= 0 and 0 < m <= 4 and enter_short(
+        get(lows, j), get(highs, j), get(buckets, j), path, m, level, unk_id, np.int64(len(scores)) - 1, short_table
+    ):
+        return True
     written, _ = write_path(text, 0, n, path, m, lengths, unk_id, byte_ids, out, at, False)
     if written < 0:
         return False
@@ -66,8 +68,8 @@ def segment_from_zero(
 @plain_kernel
 def segment_missing(
     missing, n_missing, data, starts, stops, lows, highs, buckets, units, targets, symbols, plain, pages, begins, cells,
-    cell_scores, ids, scores, lengths, unknown_score, unk_id, fused_id, byte_ids, limits, short_table, long_table, ring_bytes,
-    ring_tokens, ring_scores, state, best, second, node_at, begin_at, path, text, out, at,
+    cell_scores, scores, lengths, unknown_score, unk_id, fused_id, byte_ids, limits, short_table, long_table, ring_bytes,
+    ring_tokens, ring_scores, state, best, second, last, path, text, out, at,
 ):  # fmt: skip
     """Segment the pieces of ``missing`` and enter them, but for those that ``normalize_piece`` leaves. Returns False where a
     character has no token."""
@@ -80,9 +82,9 @@ def segment_missing(
         if n < 0:
             continue
         if not segment_from_zero(
-            j, data, text, n, starts, stops, lows, highs, buckets, cells, cell_scores, ids, scores, lengths, unknown_score,
+            j, data, text, n, starts, stops, lows, highs, buckets, cells, cell_scores, scores, lengths, unknown_score,
             unk_id, fused_id, byte_ids, limits, short_table, long_table, ring_bytes, ring_tokens, ring_scores, state, best,
-            second, node_at, begin_at, path, out, at,
+            second, last, path, out, at,
         ):  # fmt: skip
             return False
     return True
@@ -121,8 +123,7 @@ def encode_documents(
     best = np.empty(AT_ONCE + 1, np.float64)
     second = np.empty(AT_ONCE + 1, np.float64)
     narrow_best = np.empty(AT_ONCE + 1, np.float32)
-    node_at = np.empty(AT_ONCE + 1, np.int32)
-    begin_at = np.empty(AT_ONCE + 1, np.int32)
+    last = np.empty(AT_ONCE + 1, np.float64)
     path = np.empty(AT_ONCE + 1, np.int32)
     cursor = np.zeros(CURSOR, np.int64)
     cursor[PLACE] = offsets[0]
@@ -147,8 +148,8 @@ def encode_documents(
             segment_state[STATE_MISSES] += n_missing
             if not segment_missing(
                 missing, n_missing, data, starts, stops, lows, highs, buckets, units, targets, symbols, plain, pages, begins,
-                cells, cell_scores, ids, scores, lengths, unknown_score, unk_id, fused_id, byte_ids, limits, short_table,
-                long_table, ring_bytes, ring_tokens, ring_scores, state, best, second, node_at, begin_at, path, scratch, out,
+                cells, cell_scores, scores, lengths, unknown_score, unk_id, fused_id, byte_ids, limits, short_table,
+                long_table, ring_bytes, ring_tokens, ring_scores, state, best, second, last, path, scratch, out,
                 cursor[AT],
             ):  # fmt: skip
                 return no_token
@@ -187,15 +188,15 @@ def encode_documents(
             if n <= AT_ONCE and not whole:
                 if cursor[KNOWN] == 0 and stop - start <= LONGEST:
                     if not segment_from_zero(
-                        j, data, text, n, starts, stops, lows, highs, buckets, cells, cell_scores, ids, scores, lengths,
+                        j, data, text, n, starts, stops, lows, highs, buckets, cells, cell_scores, scores, lengths,
                         unknown_score, unk_id, fused_id, byte_ids, limits, short_table, long_table, ring_bytes, ring_tokens,
-                        ring_scores, state, best, second, node_at, begin_at, path, out, at,
+                        ring_scores, state, best, second, last, path, out, at,
                     ):  # fmt: skip
                         return no_token
                 sums[0] = follow_narrow(
-                    text, n, sums[0], cells, cell_scores, unknown_score, narrow_best, node_at, begin_at
+                    text, n, sums[0], cells, cell_scores, unknown_score, narrow_best, last
                 )  # fmt: skip
-                m = walk_back(n, node_at, begin_at, ids, path)
+                m = collect_path(n, last, path)
                 written, _ = write_path(text, 0, n, path, m, lengths, unk_id, byte_ids, out, at, False)
                 if written < 0:
                     return no_token

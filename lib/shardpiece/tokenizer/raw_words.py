@@ -52,6 +52,7 @@ WORDS, RUNS = "words", "runs"
 _RUN_PATTERN = f"{MARK}+[^{MARK}]*|[^{MARK}]+"
 _SPACE = 0x20
 _MOST_IDS = 1 << 26
+_MOST_BYTES = 1 << 22
 _MOST_MISSING = 1 << 17
 _HOLES = 1 << 16
 
@@ -147,6 +148,7 @@ class RawWordEncoder:
             self._normalizer = engine.normalizer.sentencepiece_tables
             settings, charsmap = engine.normalizer.sentencepiece_rules()
             classes = character_classes(model, charsmap, settings["user_defined_symbols"])
+            _ = model.cells  # not when the first text comes
             self._unknown = *classes, *unknown_tokens(model)
             self._ring_scores = np.zeros(len(self._cache.ring_tokens), np.float32)
         mark = np.frombuffer(MARK.encode(), np.uint8)
@@ -241,7 +243,7 @@ class RawWordEncoder:
 def _has_borders(model) -> bool:
     """Whether no piece of a Unigram model crosses the place before a ▁, and no unknown run does."""
     joins, mark_joins = model.joins
-    if len(model) >= _MOST_IDS or mark_joins or joins.any():
+    if len(model) >= _MOST_IDS or len(model.vocab.data) > _MOST_BYTES or mark_joins or joins.any():
         return False
     if model.byte_ids is not None:
         return bool((model.byte_ids >= 0).all())

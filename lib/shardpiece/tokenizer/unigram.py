@@ -11,6 +11,7 @@ from shardpiece.errors import ConfigError, FormatError
 from shardpiece.kernel_cache import read_only
 from shardpiece.text.documents import Words
 from shardpiece.tokenizer import viterbi_kernels as k
+from shardpiece.tokenizer.bpe_tables import trie_cells
 from shardpiece.tokenizer.model import vocabulary_identity
 from shardpiece.tokenizer.sampling import Sampling
 from shardpiece.tokenizer.trie_kernels import build_trie
@@ -200,6 +201,12 @@ class UnigramModel:
         return nodes, weights, ids
 
     @cached_property
+    def cells(self) -> tuple[np.ndarray, np.ndarray]:
+        """(cells, cell_scores) as ``unigram_path_kernels`` take them."""
+        scores = np.append(-np.inf, self.piece_scores).astype(np.float32)
+        return read_only(trie_cells(self.vocab, self.matched)), read_only(scores)
+
+    @cached_property
     def joins(self) -> tuple[np.ndarray, bool]:
         """(joins, mark_joins) as ``viterbi_kernels`` takes them."""
         joins, mark_joins = np.zeros(256, bool), False
@@ -255,13 +262,8 @@ class UnigramEncoder:
     @cached_property
     def narrow_tables(self) -> tuple:
         """``cells`` to ``segment_state`` as ``raw_unigram_kernels`` takes them."""
-        cells = _aligned(2 * len(self._nodes))
-        cells[::2] = self._nodes
-        has_piece = (self._nodes >> np.uint64(32)) & np.uint64(1)
-        cell_scores = cells.view(np.float64)
-        cell_scores[1::2] = np.where(has_piece, self._weights, -np.inf)
         return (
-            read_only(cells), read_only(cell_scores),
+            *self._model.cells,
             self._nodes, self._weights, self._ids, self._scores, self._narrow_scores, self._lengths, self._model.unknown_score,
             self._unk_id, self._byte_ids, self._pairs, self._joins, self._mark_joins, k.LIMITS, self._short, self._long,
             self.state,

@@ -1,8 +1,10 @@
 """Numba kernels that normalize and segment one piece of ``raw_unigram_kernels``: those of ``viterbi_kernels`` and
 ``charsmap_kernels`` for what is short, without branches where a piece of the model ends.
 
-``cells``: uint64 [2 * slots], the trie: of each slot the node as in ``nodes`` of ``viterbi_kernels``, and the score of the piece
-that ends there, -inf for none, which ``cell_scores`` (float64) has too: the same memory.
+``cells``: the trie over the pieces' bytes, see ``double_array_kernels``; ``cell_scores``: float32 [ids + 1], the score of each id at
+the id plus one, -inf at 0, where no piece ends. ``last`` (float64): the last piece of the best path to each place, its id plus
+one or 0 for an unknown character, and in the lowest PLACE_BITS where it begins: a number that is chosen by a comparison of
+numbers takes no branch.
 """
 
 import numpy as np
@@ -11,18 +13,19 @@ from shardpiece.intrinsics import get, put
 from shardpiece.kernel_cache import inlined_kernel, plain_kernel
 from shardpiece.text.normalization.character_kernels import decode
 from shardpiece.text.normalization.charsmap_kernels import longest_rule
-from shardpiece.tokenizer.viterbi_kernels import LIMITS, RESET, UNKNOWN
+from shardpiece.tokenizer.double_array_kernels import BASE_MASK, BASE_SHIFT, BYTE_MASK, TOKEN_SHIFT
+from shardpiece.tokenizer.viterbi_kernels import LIMITS, RESET
 
 AT_ONCE = 1000
 """Bytes of a normalized piece that is segmented as a whole."""
 
+_PLACE_BITS = 10
+_PLACE = 1 << _PLACE_BITS
+_PLACES = float(_PLACE)
 _SPACE = 0x20
 _NONE = -np.inf
 _NONE_32 = np.float32(-np.inf)
 _RESET = np.float32(RESET)
-_LOW_32 = np.uint64(0xFFFFFFFF)
-_32, _33 = np.uint64(32), np.uint64(33)
-_ONE = np.uint64(1)
 _MOST_LEVEL = int(np.flatnonzero(LIMITS < RESET)[-1])
 
 
@@ -72,7 +75,7 @@ def normalize_piece(data, start, stop, marked, units, targets, symbols, plain, p
 
 
 @inlined_kernel
-def best_paths(text, n, cells, cell_scores, unknown_score, best, second, node_at, begin_at):
+def best_paths(text, n, cells, cell_scores, unknown_score, best, second, last):
     """``two_best`` of ``viterbi_kernels`` for text[:n] without branches where a piece ends."""
     put(best, 0, 0.0)
     put(second, 0, _NONE)
@@ -82,7 +85,7 @@ def best_paths(text, n, cells, cell_scores, unknown_score, best, second, node_at
     i = np.int64(0)
     widest = 0.0
     characters = np.int64(0)
-    root = np.int64(get(cells, 0) >> _33)
+    root = np.int64((get(cells, 0) >> BASE_SHIFT) & BASE_MASK)
     while i < n:
         score = get(best, i)
         below = get(second, i)
@@ -92,26 +95,30 @@ def best_paths(text, n, cells, cell_scores, unknown_score, best, second, node_at
         single = np.int64(1) + np.int64(b >= 0xC0) + np.int64(b >= 0xE0) + np.int64(b >= 0xF0)
         single = min(single, n - i)
         has_single = False
-        node = np.uint64(0)
+        begin = np.float64(i)
         base = root
         j = i
         while j < n:
-            t = base + np.int64(get(text, j))
-            unit = get(cells, 2 * t)
-            if unit & _LOW_32 != node:
+            byte = np.int64(get(text, j))
+            cell = get(cells, base + byte)
+            if cell & BYTE_MASK != np.uint64(byte):
                 break
-            weight = get(cell_scores, 2 * t + 1)
-            node = np.uint64(t)
-            base = np.int64(unit >> _33)
+            piece = np.int64(cell >> TOKEN_SHIFT)
+            weight = np.float64(get(cell_scores, piece))
+            base = np.int64((cell >> BASE_SHIFT) & BASE_MASK)
             j += 1
-            has_single |= (j - i == single) & (((unit >> _32) & _ONE) != 0)
+            has_single |= (j - i == single) & (piece != 0)
             candidate = score + weight
             old = get(best, j)
             better = candidate > old
-            put(second, j, max(max(get(second, j), below + weight), min(old, candidate)))
+            before = get(last, j)
+            worse = old if better else candidate
+            next_best = below + weight
+            worse = next_best if next_best > worse else worse
+            next_best = get(second, j)
+            put(second, j, next_best if next_best > worse else worse)
             put(best, j, candidate if better else old)
-            put(node_at, j, np.int32(t) if better else get(node_at, j))
-            put(begin_at, j, np.int32(i) if better else get(begin_at, j))
+            put(last, j, np.float64(piece) * _PLACES + begin if better else before)
         if not has_single:
             j = i + single
             candidate = score + unknown_score
@@ -119,10 +126,22 @@ def best_paths(text, n, cells, cell_scores, unknown_score, best, second, node_at
             better = candidate > old
             put(second, j, max(max(get(second, j), below + unknown_score), min(old, candidate)))
             put(best, j, candidate if better else old)
-            put(node_at, j, UNKNOWN if better else get(node_at, j))
-            put(begin_at, j, np.int32(i) if better else get(begin_at, j))
+            put(last, j, begin if better else get(last, j))
         i += single
     return max(widest, abs(get(best, n))), characters
+
+
+@inlined_kernel
+def collect_path(n, last, path):
+    """The pieces of the best path to place ``n`` into ``path`` (int32), the last one first; returns how many there are."""
+    m = np.int64(0)
+    j = n
+    while j > 0:
+        packed = np.int64(get(last, j))
+        put(path, m, np.int32((packed >> _PLACE_BITS) - 1))
+        m += 1
+        j = packed & (_PLACE - 1)
+    return m
 
 
 @inlined_kernel
@@ -138,13 +157,13 @@ def narrow_level(margin, widest, count, limits):
 
 
 @plain_kernel
-def follow_narrow(text, n, total, cells, cell_scores, unknown_score, sums, node_at, begin_at):
+def follow_narrow(text, n, total, cells, cell_scores, unknown_score, sums, last):
     """The narrow ``follow`` of ``viterbi_kernels`` for text[:n] with ``sums`` (float32) for ``best``."""
     put(sums, 0, np.float32(total))
     for j in range(1, n + 1):
         put(sums, j, _NONE_32)
     unknown = np.float32(unknown_score)
-    root = np.int64(get(cells, 0) >> _33)
+    root = np.int64((get(cells, 0) >> BASE_SHIFT) & BASE_MASK)
     front = np.int64(0)
     i = np.int64(0)
     while i < n:
@@ -157,24 +176,24 @@ def follow_narrow(text, n, total, cells, cell_scores, unknown_score, sums, node_
         single = np.int64(1) + np.int64(b >= 0xC0) + np.int64(b >= 0xE0) + np.int64(b >= 0xF0)
         single = min(single, n - i)
         has_single = False
-        node = np.uint64(0)
+        begin = np.float64(i)
         base = root
         j = i
         while j < n:
-            t = base + np.int64(get(text, j))
-            unit = get(cells, 2 * t)
-            if unit & _LOW_32 != node:
+            byte = np.int64(get(text, j))
+            cell = get(cells, base + byte)
+            if cell & BYTE_MASK != np.uint64(byte):
                 break
-            node = np.uint64(t)
-            base = np.int64(unit >> _33)
+            piece = np.int64(cell >> TOKEN_SHIFT)
+            base = np.int64((cell >> BASE_SHIFT) & BASE_MASK)
             j += 1
-            has_single |= (j - i == single) & (((unit >> _32) & _ONE) != 0)
-            candidate = score + np.float32(get(cell_scores, 2 * t + 1))
+            has_single |= (j - i == single) & (piece != 0)
+            candidate = score + get(cell_scores, piece)
             old = get(sums, j)
             better = candidate > old
             put(sums, j, candidate if better else old)
-            put(node_at, j, np.int32(t) if better else get(node_at, j))
-            put(begin_at, j, np.int32(i) if better else get(begin_at, j))
+            before = get(last, j)
+            put(last, j, np.float64(piece) * _PLACES + begin if better else before)
         front = max(front, j)
         if not has_single:
             j = i + single
@@ -182,8 +201,7 @@ def follow_narrow(text, n, total, cells, cell_scores, unknown_score, sums, node_
             old = get(sums, j)
             better = candidate > old
             put(sums, j, candidate if better else old)
-            put(node_at, j, UNKNOWN if better else get(node_at, j))
-            put(begin_at, j, np.int32(i) if better else get(begin_at, j))
+            put(last, j, begin if better else get(last, j))
             front = max(front, j)
         i += single
     return np.float64(get(sums, n))

@@ -262,6 +262,36 @@ def recall_pieces(
 
 
 @inlined_kernel
+def short_entry(lo, hi, bucket, short_table):
+    """Where the entry of a short piece is in its bucket, or its front, where there is room now."""
+    if ((get(short_table, bucket) ^ lo) | ((get(short_table, bucket + 1) ^ hi) << _4)) == _ZERO:
+        return bucket
+    if ((get(short_table, bucket + 4) ^ lo) | ((get(short_table, bucket + 5) ^ hi) << _4)) == _ZERO:
+        return bucket + 4
+    make_room(short_table, bucket)
+    return bucket
+
+
+@inlined_kernel
+def enter_short(lo, hi, bucket, path, m, level, unk_id, empty, short_table):
+    """Enter a short piece with its one to four pieces ``path``, the last one first, if they are known ones: else False."""
+    first = np.int64(get(path, m - 1))
+    second = np.int64(get(path, m - 2)) if m > 1 else empty
+    third = np.int64(get(path, m - 3)) if m > 2 else empty
+    fourth = np.int64(get(path, m - 4)) if m > 3 else empty
+    if (first | second | third | fourth) < 0:
+        return False
+    if (first == unk_id) | (second == unk_id) | (third == unk_id) | (fourth == unk_id):
+        return False
+    entry = short_entry(lo, hi, bucket, short_table)
+    put(short_table, entry, lo)
+    put(short_table, entry + 1, hi | (np.uint64(m) << _60))
+    put(short_table, entry + 2, np.uint64(first) | (level << _ID_BITS) | (np.uint64(second) << _32))
+    put(short_table, entry + 3, np.uint64(third) | (np.uint64(fourth) << _32))
+    return True
+
+
+@inlined_kernel
 def enter(
     j, data, starts, stops, lows, highs, buckets, path, m, level, fused_id, scores, unknown_score, out, at, n, short_table,
     long_table, ring_bytes, ring_tokens, ring_scores, state,
@@ -319,12 +349,7 @@ def enter(
         count = IN_RING
     if bucket >= 0:
         lo, hi = get(lows, j), get(highs, j)
-        entry = bucket
-        if ((get(short_table, entry) ^ lo) | ((get(short_table, entry + 1) ^ hi) << _4)) != _ZERO:
-            entry = bucket + 4
-            if ((get(short_table, entry) ^ lo) | ((get(short_table, entry + 1) ^ hi) << _4)) != _ZERO:
-                make_room(short_table, bucket)
-                entry = bucket
+        entry = short_entry(lo, hi, bucket, short_table)
         put(short_table, entry, lo)
         put(short_table, entry + 1, hi | (np.uint64(count) << _60))
         put(short_table, entry + 2, a)
