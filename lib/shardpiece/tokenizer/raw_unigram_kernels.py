@@ -167,7 +167,7 @@ def encode_documents(
             whole = starts[j] & WHOLE != 0
             text = scratch
             n = np.int64(-1)
-            if stop - start <= AT_ONCE:
+            if stop - start <= AT_ONCE and not whole:
                 n = normalize_piece(
                     data, start, stop, marked, units, targets, symbols, plain, pages, begins, scratch
                 )  # fmt: skip
