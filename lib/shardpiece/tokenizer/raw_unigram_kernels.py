@@ -31,13 +31,19 @@ from shardpiece.tokenizer.unigram_cut_kernels import (
     make_keys,
 )
 from shardpiece.tokenizer.unigram_path_kernels import AT_ONCE, best_paths, collect_path, follow_narrow, narrow_level, normalize_piece
-from shardpiece.tokenizer.unigram_recall_kernels import enter, enter_short, find_pieces, recall_pieces
+from shardpiece.tokenizer.unigram_recall_kernels import enter, enter_short, find_missing, is_there, recall_pieces
+from shardpiece.tokenizer.word_cache_kernels import NO_BUCKET
 from shardpiece.tokenizer.viterbi_kernels import (
     STATE_EXACT,
     STATE_MISSES,
     segment_words,
     write_path,
 )
+
+MANY = 14
+"""Pieces of a block that are not there from which on those of the next block are looked for together, before its tokens are
+written: fewer are done as they come."""
+
 
 @inlined_kernel
 def segment_from_zero(
@@ -65,7 +71,7 @@ def segment_from_zero(
     return True
 
 
-@plain_kernel
+@inlined_kernel
 def segment_missing(
     missing, n_missing, data, starts, stops, lows, highs, buckets, units, targets, symbols, plain, pages, begins, cells,
     cell_scores, scores, lengths, unknown_score, unk_id, fused_id, byte_ids, limits, short_table, long_table, ring_bytes,
@@ -75,6 +81,8 @@ def segment_missing(
     character has no token."""
     for q in range(n_missing):
         j = get(missing, q)
+        if n_missing > 1 and is_there(j, lows, highs, buckets, short_table):
+            continue
         packed = get(starts, j)
         n = normalize_piece(
             data, packed >> KIND_BITS, get(stops, j), packed & MARKED != 0, units, targets, symbols, plain, pages, begins, text
@@ -117,7 +125,6 @@ def encode_documents(
     lows = np.empty(ROOM, np.uint64)
     highs = np.empty(ROOM, np.uint64)
     buckets = np.empty(ROOM, np.int64)
-    entries = np.empty(ROOM, np.int64)
     missing = np.empty(ROOM, np.int64)
     last_pieces = np.empty(len(token_ends) + 1, np.int64)
     best = np.empty(AT_ONCE + 1, np.float64)
@@ -134,6 +141,7 @@ def encode_documents(
     word_end = np.empty(1, np.int64)
     none = np.empty(0, np.int64)
     no_token = np.full(1, -1, np.int32)
+    n_missed = np.int64(0)
     while cursor[DONE] == 0:
         count = cut_pieces(data, offsets, cursor, lines, safe, class_pages, classes, chinese, starts, stops, last_pieces)
         make_keys(count, data, starts, stops, lows, highs, buckets, short_table, long_table)
@@ -141,26 +149,40 @@ def encode_documents(
             grown = np.empty(2 * len(out), np.int32)
             grown[: cursor[AT]] = out[: cursor[AT]]
             out = grown
-        n_missing = find_pieces(
-            count, lows, highs, buckets, entries, short_table, long_table, ring_bytes, ring_tokens, missing
-        )
-        if n_missing > 0:
-            segment_state[STATE_MISSES] += n_missing
-            if not segment_missing(
+        if n_missed > MANY:
+            n_missing = find_missing(count, lows, highs, buckets, short_table, long_table, missing)
+            if n_missing > 0 and not segment_missing(
                 missing, n_missing, data, starts, stops, lows, highs, buckets, units, targets, symbols, plain, pages, begins,
                 cells, cell_scores, scores, lengths, unknown_score, unk_id, fused_id, byte_ids, limits, short_table,
-                long_table, ring_bytes, ring_tokens, ring_scores, state, best, second, last, path, scratch, out,
-                cursor[AT],
+                long_table, ring_bytes, ring_tokens, ring_scores, state, best, second, last, path, scratch, out, cursor[AT],
             ):  # fmt: skip
                 return no_token
+            n_missed = n_missing
+            segment_state[STATE_MISSES] += n_missing
+        else:
+            n_missed = np.int64(0)
+        tried = np.int64(-1)
         j = np.int64(0)
         while True:
             j = recall_pieces(
-                j, count, data, cursor, sums, starts, stops, last_pieces, lows, highs, entries, scores, unknown_score, fused_id,
+                j, count, data, cursor, sums, starts, stops, last_pieces, lows, highs, buckets, scores, unknown_score, fused_id,
                 mark_id, short_table, long_table, ring_bytes, ring_tokens, ring_scores, state, out, token_ends,
             )  # fmt: skip
             if j == count:
                 break
+            if cursor[KNOWN] == 0 and buckets[j] != NO_BUCKET and j != tried:
+                tried = j
+                missing[0] = j
+                n_missed += 1
+                segment_state[STATE_MISSES] += 1
+                if not segment_missing(
+                    missing, 1, data, starts, stops, lows, highs, buckets, units, targets, symbols, plain, pages, begins,
+                    cells, cell_scores, scores, lengths, unknown_score, unk_id, fused_id, byte_ids, limits, short_table,
+                    long_table, ring_bytes, ring_tokens, ring_scores, state, best, second, last, path, scratch, out,
+                    cursor[AT],
+                ):  # fmt: skip
+                    return no_token
+                continue
             start = starts[j] >> KIND_BITS
             stop = stops[j]
             marked = starts[j] & MARKED != 0

@@ -3,8 +3,7 @@ the scores are added up in float32; see ``raw_unigram_kernels``.
 
 Entries are those of ``word_cache_kernels``, but: ``short_table``: the first of four ids has the number of the limit in its bits
 from ID_BITS on, ids that are not there are the one behind the last. A count above UNKNOWN_INLINE: as many tokens more, of which
-one with a number in these bits (never the first) is the unknown token, and stands for so many characters. PENDING: the piece
-has been looked up, but has no tokens yet. IN_RING, for all else: the place in the rings, and the number of tokens, of pieces
+one with a number in these bits (never the first) is the unknown token, and stands for so many characters. IN_RING, for all else: the place in the rings, and the number of tokens, of pieces
 of the path (from bit 16) and of the limit (from bit 32). ``long_table``: the last integer has the same, and the length from bit
 48. ``ring_tokens`` (int32) has tokens, and ``ring_scores`` (float32) at the same place the scores along the path.
 
@@ -36,7 +35,6 @@ from shardpiece.tokenizer.word_cache_kernels import (
 )
 
 UNKNOWN_INLINE = 5
-PENDING = 15
 MOST_UNKNOWN = 31
 
 _ZERO = np.uint64(0)
@@ -48,45 +46,38 @@ _LOW_27 = np.uint64(0x7FFFFFF)
 _IDS = np.uint64(0x07FFFFFF07FFFFFF)
 _LEVEL = np.uint64(31)
 _COUNT = np.uint64(0xFFFF)
-_PENDING = np.uint64(PENDING)
 _4, _16, _32, _48, _59, _60 = (np.uint64(n) for n in (4, 16, 32, 48, 59, 60))
 
 
 @plain_kernel
-def find_pieces(count, lows, highs, buckets, entries, short_table, long_table, ring_bytes, ring_tokens, missing):
-    """Look ``count`` prepared pieces up: ``entries`` (int64) receives where each is, if it does not move, for a longer one the
-    complement, and NO_BUCKET as it is. One that is not there gets a place in ``missing`` (int64 [count + 1]), and, if it is short, an entry that is
-    PENDING. Returns the number of these. For longer ones that seem to be there, asks for their bytes and tokens."""
+def find_missing(count, lows, highs, buckets, short_table, long_table, missing):
+    """The numbers of those of ``count`` prepared pieces that are not there into ``missing`` (int64 [count + 1]); returns how
+    many there are."""
     found = np.int64(0)
     for j in range(count):
         bucket = get(buckets, j)
-        if bucket < 0:
-            if bucket != NO_BUCKET:
-                entry = ~bucket
-                h = get(lows, j)
-                entry += 4 * np.int64(get(long_table, entry) != h)
-                if get(long_table, entry) == h:
-                    prefetch(ring_bytes, np.int64(get(long_table, entry + 1)) & np.int64(len(ring_bytes) - 1))
-                    prefetch(ring_tokens, np.int64(get(long_table, entry + 2)) & np.int64(len(ring_tokens) - 1))
-                else:
-                    entry = ~bucket
-                    put(missing, found, j)
-                    found += 1
-                bucket = ~entry
-            put(entries, j, bucket)
-            continue
-        lo, hi = get(lows, j), get(highs, j)
-        front = (get(short_table, bucket) ^ lo) | ((get(short_table, bucket + 1) ^ hi) << _4)
-        back = (get(short_table, bucket + 4) ^ lo) | ((get(short_table, bucket + 5) ^ hi) << _4)
-        put(entries, j, bucket + 4 * np.int64(front != _ZERO))
-        if (front != _ZERO) & (back != _ZERO):
-            make_room(short_table, bucket)
-            put(short_table, bucket, lo)
-            put(short_table, bucket + 1, hi | (_PENDING << _60))
-            put(entries, j, bucket)
-            put(missing, found, j)
-            found += 1
+        put(missing, found, j)
+        if bucket >= 0:
+            lo, hi = get(lows, j), get(highs, j)
+            front = (get(short_table, bucket) ^ lo) | ((get(short_table, bucket + 1) ^ hi) << _4)
+            back = (get(short_table, bucket + 4) ^ lo) | ((get(short_table, bucket + 5) ^ hi) << _4)
+            found += np.int64((front != _ZERO) & (back != _ZERO))
+        elif bucket != NO_BUCKET:
+            h = get(lows, j)
+            found += np.int64((get(long_table, ~bucket) != h) & (get(long_table, ~bucket + 4) != h))
     return found
+
+
+@inlined_kernel
+def is_there(j, lows, highs, buckets, short_table):
+    """Whether a short piece has an entry."""
+    bucket = get(buckets, j)
+    if bucket < 0:
+        return False
+    lo, hi = get(lows, j), get(highs, j)
+    front = (get(short_table, bucket) ^ lo) | ((get(short_table, bucket + 1) ^ hi) << _4)
+    back = (get(short_table, bucket + 4) ^ lo) | ((get(short_table, bucket + 5) ^ hi) << _4)
+    return (front == _ZERO) | (back == _ZERO)
 
 
 @inlined_kernel
@@ -131,9 +122,9 @@ def count_characters(data, start, stop):
     return n
 
 
-@plain_kernel
+@inlined_kernel
 def recall_pieces(
-    j, count, data, cursor, sums, starts, stops, last_pieces, lows, highs, entries, scores, unknown_score, fused_id, mark_id,
+    j, count, data, cursor, sums, starts, stops, last_pieces, lows, highs, buckets, scores, unknown_score, fused_id, mark_id,
     short_table, long_table, ring_bytes, ring_tokens, ring_scores, state, out, token_ends,
 ):  # fmt: skip
     """Write the tokens of the prepared pieces from j on up to the first that is not there or not to be trusted; returns
@@ -150,10 +141,13 @@ def recall_pieces(
     while True:
         last = get(last_pieces, d) if d < ended else count
         while j < last:
-            entry = get(entries, j)
+            entry = get(buckets, j)
             if entry >= 0:
+                lo, hi = get(lows, j), get(highs, j)
+                front = (get(short_table, entry) ^ lo) | ((get(short_table, entry + 1) ^ hi) << _4)
+                entry += 4 * np.int64(front != _ZERO)
                 found = get(short_table, entry + 1)
-                if ((get(short_table, entry) ^ get(lows, j)) | ((found ^ get(highs, j)) << _4)) != _ZERO:
+                if ((get(short_table, entry) ^ lo) | ((found ^ hi) << _4)) != _ZERO:
                     broken = True
                     break
                 n = np.int64(found >> _60)
@@ -180,7 +174,7 @@ def recall_pieces(
                         broken = True
                         break
                     at = written
-                elif n < PENDING:
+                else:
                     if not abs(total) < get(_LIMITS, np.int64((a >> _ID_BITS) & _LEVEL)):
                         known = True
                         break
@@ -198,9 +192,6 @@ def recall_pieces(
                             for _ in range(characters):
                                 total = total + unknown
                         half = (b >> (_32 * np.uint64(k - 1))) & np.uint64(0xFFFFFFFF)
-                else:
-                    broken = True
-                    break
             elif entry == NO_BUCKET:
                 packed = get(starts, j)
                 if packed & IS_INERT == 0:
@@ -219,6 +210,7 @@ def recall_pieces(
                 total = add_unknown(total, count_characters(data, packed >> KIND_BITS, get(stops, j)), unknown)
             else:
                 entry = ~entry
+                entry += 4 * np.int64(get(long_table, entry) != get(lows, j))
                 start = get(starts, j) >> KIND_BITS
                 length = get(stops, j) - start
                 packed = get(long_table, entry + 3)
