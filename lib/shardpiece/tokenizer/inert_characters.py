@@ -23,7 +23,9 @@ def unknown_tokens(model: UnigramModel) -> tuple[int, int]:
     return mark, model.unk_id
 
 
-def character_classes(model: UnigramModel, charsmap: Charsmap, symbols: list[str]) -> tuple[np.ndarray, np.ndarray, np.uint8]:
+def character_classes(
+    model: UnigramModel, charsmap: Charsmap, symbols: list[str]
+) -> tuple[np.ndarray, np.ndarray, np.uint8]:
     """(pages, classes, chinese) as ``unigram_cut_kernels`` take them. Where a model knows characters of a page of 256, words are of
     known and unknown ones alike: there none is inert."""
     if unknown_tokens(model)[1] == NOT_FUSED:

@@ -1,11 +1,11 @@
 """Numba kernels of the cache of raw words for Unigram models that add up float32 along a document: raw documents in, ids out,
 in one pass (see ``raw_words``; for the sums and what of them may be kept ``viterbi_kernels``).
 
-Documents are cut, a block of pieces at a time (``unigram_cut_kernels``), and the pieces looked up (``unigram_recall_kernels``). Those
-that are not there are normalized and segmented, which does not depend on the sum before them, and entered; then the tokens of
-all are written, and their scores added up. A piece as a whole is a segment in the sense of ``viterbi_kernels``, between two
-borders: its best path is kept with one of LIMITS, and where the sum is not below that, or the piece is no entry, it is
-normalized and segmented from the sum on.
+Documents are cut, a block of pieces at a time (``unigram_cut_kernels``), and the pieces looked up, their tokens written and their
+scores added up (``unigram_recall_kernels``). A piece that is not there is normalized and segmented, which does not depend on the sum
+before it, and entered. A piece as a whole is a segment in the sense of ``viterbi_kernels``, between two borders: its best path
+is kept with one of LIMITS, and where the sum is not below that, or the piece cannot be entered, it is segmented from the sum
+on (``unigram_path_kernels``; ``viterbi_kernels`` where it is long).
 """
 
 import numpy as np
@@ -30,15 +30,22 @@ from shardpiece.tokenizer.unigram_cut_kernels import (
     cut_pieces,
     make_keys,
 )
-from shardpiece.tokenizer.unigram_path_kernels import AT_ONCE, best_paths, collect_path, follow_narrow, narrow_level, normalize_piece
+from shardpiece.tokenizer.unigram_path_kernels import (
+    AT_ONCE,
+    best_paths,
+    collect_path,
+    follow_narrow,
+    narrow_level,
+    normalize_piece,
+)
 from shardpiece.tokenizer.unigram_recall_kernels import enter, enter_short, find_missing, is_there, recall_pieces
-from shardpiece.tokenizer.word_cache_kernels import NO_BUCKET
 from shardpiece.tokenizer.viterbi_kernels import (
     STATE_EXACT,
     STATE_MISSES,
     segment_words,
     write_path,
 )
+from shardpiece.tokenizer.word_cache_kernels import NO_BUCKET
 
 MANY = 14
 """Pieces of a block that are not there from which on those of the next block are looked for together, before its tokens are
@@ -56,8 +63,12 @@ def segment_from_zero(
     m = collect_path(n, last, path)
     margin = best[n] - second[n] - 1e-12 * (widest + 1.0)
     level = narrow_level(margin, widest, m + characters, limits)
-    if get(buckets, j) >= 0 and 0 < m <= 4 and enter_short(
-        get(lows, j), get(highs, j), get(buckets, j), path, m, level, unk_id, np.int64(len(scores)) - 1, short_table
+    if (
+        get(buckets, j) >= 0
+        and 0 < m <= 4
+        and enter_short(
+            get(lows, j), get(highs, j), get(buckets, j), path, m, level, unk_id, np.int64(len(scores)) - 1, short_table
+        )
     ):
         return True
     written, _ = write_path(text, 0, n, path, m, lengths, unk_id, byte_ids, out, at, False)
@@ -143,7 +154,9 @@ def encode_documents(
     no_token = np.full(1, -1, np.int32)
     n_missed = np.int64(0)
     while cursor[DONE] == 0:
-        count = cut_pieces(data, offsets, cursor, lines, safe, class_pages, classes, chinese, starts, stops, last_pieces)
+        count = cut_pieces(
+            data, offsets, cursor, lines, safe, class_pages, classes, chinese, starts, stops, last_pieces
+        )
         make_keys(count, data, starts, stops, lows, highs, buckets, short_table, long_table)
         if cursor[AT] + ROOM * MOST > len(out):
             grown = np.empty(2 * len(out), np.int32)
@@ -208,13 +221,12 @@ def encode_documents(
             written = at
             segment_state[STATE_EXACT] += 1
             if n <= AT_ONCE and not whole:
-                if cursor[KNOWN] == 0 and stop - start <= LONGEST:
-                    if not segment_from_zero(
-                        j, data, text, n, starts, stops, lows, highs, buckets, cells, cell_scores, scores, lengths,
-                        unknown_score, unk_id, fused_id, byte_ids, limits, short_table, long_table, ring_bytes, ring_tokens,
-                        ring_scores, state, best, second, last, path, out, at,
-                    ):  # fmt: skip
-                        return no_token
+                if cursor[KNOWN] == 0 and stop - start <= LONGEST and not segment_from_zero(
+                    j, data, text, n, starts, stops, lows, highs, buckets, cells, cell_scores, scores, lengths, unknown_score,
+                    unk_id, fused_id, byte_ids, limits, short_table, long_table, ring_bytes, ring_tokens, ring_scores, state,
+                    best, second, last, path, out, at,
+                ):  # fmt: skip
+                    return no_token
                 sums[0] = follow_narrow(
                     text, n, sums[0], cells, cell_scores, unknown_score, narrow_best, last
                 )  # fmt: skip

@@ -24,7 +24,8 @@ space): the pre-tokenizer, which cuts before ▁ or a run of them, cuts there, a
 ▁ is encoded as a whole. Added tokens that are searched in normalized text must hold neither ▁ nor white space. What a
 model does in a word depends on that word alone, but for Unigram models that add up float32 along a document: these have
 kernels of their own, ``raw_unigram_kernels``. There a run of unknown characters could go on in the next piece, which
-begins with ▁: that must be a piece, or be spelled in bytes.
+begins with ▁: that must be a piece, or be spelled in bytes. They also cut where characters begin or end that neither model nor
+normalizer knows (``inert_characters``), and put together what runs on as unknown there.
 """
 
 from collections.abc import Callable
@@ -53,6 +54,7 @@ _RUN_PATTERN = f"{MARK}+[^{MARK}]*|[^{MARK}]+"
 _SPACE = 0x20
 _MOST_IDS = 1 << 26
 _MOST_BYTES = 1 << 22
+_LARGEST_SCORE = 1e30
 _MOST_MISSING = 1 << 17
 _HOLES = 1 << 16
 
@@ -241,8 +243,10 @@ class RawWordEncoder:
 
 
 def _has_borders(model) -> bool:
-    """Whether no piece of a Unigram model crosses the place before a ▁, and no unknown run does."""
+    """Whether no piece of a Unigram model crosses the place before a ▁, and no unknown run does; and no sum can be infinite."""
     joins, mark_joins = model.joins
+    if max(np.abs(model.piece_scores[model.matched]).max(initial=0.0), abs(model.unknown_score)) > _LARGEST_SCORE:
+        return False
     if len(model) >= _MOST_IDS or len(model.vocab.data) > _MOST_BYTES or mark_joins or joins.any():
         return False
     if model.byte_ids is not None:

@@ -12,7 +12,7 @@ of the path (from bit 16) and of the limit (from bit 32). ``long_table``: the la
 
 import numpy as np
 
-from shardpiece.intrinsics import bit_count, get, mask_of_range, prefetch, put, same_bytes, store64
+from shardpiece.intrinsics import bit_count, get, mask_of_range, put, same_bytes, store64
 from shardpiece.kernel_cache import inlined_kernel, plain_kernel
 from shardpiece.tokenizer.unigram_cut_kernels import (
     AT,
@@ -40,6 +40,9 @@ MOST_UNKNOWN = 31
 _ZERO = np.uint64(0)
 _NOTHING = np.float32(0)
 _RESET = np.float32(RESET)
+_BELOW_RESET = np.float32(0.99 * RESET)
+_ROUNDING = np.float32(0.01)
+"""More than an addition below RESET can be off."""
 _LIMITS = LIMITS.astype(np.float32)
 _ID_BITS = np.uint64(27)
 _LOW_27 = np.uint64(0x7FFFFFF)
@@ -100,7 +103,7 @@ def recall_ring(place, packed, ring_tokens, ring_scores, state, fused_id, begin,
 @inlined_kernel
 def add_unknown(total, n, unknown_score):
     """The sum behind n unknown characters (float32)."""
-    if abs(total) + np.float32(n + 1) * abs(unknown_score) < _RESET:
+    if abs(total) + np.float32(n + 1) * (abs(unknown_score) + _ROUNDING) < _BELOW_RESET:
         for _ in range(n):
             total = total + unknown_score
         return total

@@ -201,7 +201,7 @@ def source_characters(units, targets, most):
         node ^= children(unit)
         if unit & 0x100 and node < n:
             value = np.int64(units[node]) & VALUE_MASK
-            _mark_source(raw, depth + 1, targets, value, result)
+            mark_source(raw, depth + 1, targets, value, result)
         if node < n + 256 and depth + 1 < MAX_SOURCE:
             depth += 1
             blocks[depth] = node
@@ -210,7 +210,7 @@ def source_characters(units, targets, most):
 
 
 @kernel
-def _mark_source(raw, length, targets, value, result):
+def mark_source(raw, length, targets, value, result):
     """What ``source_characters`` says of the characters of the source raw[:length]."""
     spaces = np.int64(0)
     size = np.int64(0)
