@@ -106,7 +106,7 @@ def is_one_piece(data, start, end, pages, classes):
     return len(classes) == 0 or has_mark(data, start, end) or not is_mostly_inert(data, start, end, pages, classes)
 
 
-@plain_kernel
+@inlined_kernel
 def is_separate(data, k, start, pages, classes):
     """Whether text may be cut before the character at k, next to which there is an inert one."""
     i = k - 1
