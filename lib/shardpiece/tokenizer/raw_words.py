@@ -28,7 +28,8 @@ space): the pre-tokenizer, which cuts before ▁ or a run of them, cuts there, a
 ▁ is encoded as a whole. Added tokens that are searched in normalized text must hold neither ▁ nor white space. What a
 model does in a word depends on that word alone, but for Unigram models that add up float32 along a document: these have
 kernels of their own, ``raw_unigram_kernels``. There a run of unknown characters could go on in the next piece, which
-begins with ▁: that must be a piece, or be spelled in bytes.
+begins with ▁: that must be a piece, or be spelled in bytes. They also cut where characters begin or end that neither model nor
+normalizer knows (``inert_characters``), and put together what runs on as unknown there.
 """
 
 from collections.abc import Callable
@@ -45,8 +46,10 @@ from shardpiece.text.steps import MetaspaceStep, SplitStep
 from shardpiece.tokenizer import raw_unigram_kernels as unigram_kernels
 from shardpiece.tokenizer import raw_word_kernels as k
 from shardpiece.tokenizer.bpe import CHARACTERS
+from shardpiece.tokenizer.inert_characters import character_classes, unknown_tokens
 from shardpiece.tokenizer.model import Encoder, Model
 from shardpiece.tokenizer.unigram import NARROW
+from shardpiece.tokenizer.unigram_cut_kernels import ROOM
 from shardpiece.tokenizer.word_cache import WordCache
 
 MARK = "▁"
@@ -54,6 +57,8 @@ WORDS, RUNS, NOWHERE = "words", "runs", "nowhere"
 _RUN_PATTERN = f"{MARK}+[^{MARK}]*|[^{MARK}]+"
 _SPACE = 0x20
 _MOST_IDS = 1 << 26
+_MOST_BYTES = 1 << 22
+_LARGEST_SCORE = 1e30
 _MOST_MISSING = 1 << 17
 _HOLES = 1 << 16
 
@@ -166,6 +171,10 @@ class RawWordEncoder:
         self._narrow = getattr(model, "arithmetic", None) == NARROW
         if self._narrow:
             self._normalizer = engine.normalizer.sentencepiece_tables
+            settings, charsmap = engine.normalizer.sentencepiece_rules()
+            classes = character_classes(model, charsmap, settings["user_defined_symbols"])
+            _ = model.cells  # not when the first text comes
+            self._unknown = *classes, *unknown_tokens(model)
             self._ring_scores = np.zeros(len(self._cache.ring_tokens), np.float32)
         mark = np.frombuffer(MARK.encode(), np.uint8)
         words = Words(mark, 0, np.array([len(mark)]), np.array([1]))
@@ -253,9 +262,10 @@ class RawWordEncoder:
         cache = self._cache
         offsets = np.zeros(len(documents) + 1, np.int64)
         tokens = unigram_kernels.encode_documents(
-            read_only(documents.data), read_only(documents.offsets), self._plan.lines, self._plan.safe, *self._normalizer,
+            read_only(documents.data), read_only(documents.offsets), self._plan.lines, self._plan.safe, *self._unknown,
+            *self._normalizer,
             *self._encoder.narrow_tables, cache.short_table, cache.long_table, cache.ring_bytes, cache.ring_tokens,
-            self._ring_scores, cache.state, offsets[1:],
+            self._ring_scores, cache.state, np.empty(documents.size + ROOM * k.MOST, np.int32), offsets[1:],
         )  # fmt: skip
         if len(tokens) == 1 and tokens[0] < 0:
             return self._encoder.encode(self._engine.split(documents))  # which says what it has no token for
@@ -263,9 +273,11 @@ class RawWordEncoder:
 
 
 def _has_borders(model) -> bool:
-    """Whether no piece of a Unigram model crosses the place before a ▁, and no unknown run does."""
+    """Whether no piece of a Unigram model crosses the place before a ▁, and no unknown run does; and no sum can be infinite."""
     joins, mark_joins = model.joins
-    if len(model) >= _MOST_IDS or mark_joins or joins.any():
+    if max(np.abs(model.piece_scores[model.matched]).max(initial=0.0), abs(model.unknown_score)) > _LARGEST_SCORE:
+        return False
+    if len(model) >= _MOST_IDS or len(model.vocab.data) > _MOST_BYTES or mark_joins or joins.any():
         return False
     if model.byte_ids is not None:
         return bool((model.byte_ids >= 0).all())

@@ -11,6 +11,7 @@ from shardpiece.errors import ConfigError, FormatError
 from shardpiece.kernel_cache import read_only
 from shardpiece.text.documents import Words
 from shardpiece.tokenizer import viterbi_kernels as k
+from shardpiece.tokenizer.bpe_tables import trie_cells
 from shardpiece.tokenizer.model import vocabulary_identity
 from shardpiece.tokenizer.sampling import Sampling
 from shardpiece.tokenizer.trie_kernels import build_trie
@@ -200,6 +201,12 @@ class UnigramModel:
         return nodes, weights, ids
 
     @cached_property
+    def cells(self) -> tuple[np.ndarray, np.ndarray]:
+        """(cells, cell_scores) as ``unigram_path_kernels`` take them."""
+        scores = np.append(-np.inf, self.piece_scores).astype(np.float32)
+        return read_only(trie_cells(self.vocab, self.matched)), read_only(scores)
+
+    @cached_property
     def joins(self) -> tuple[np.ndarray, bool]:
         """(joins, mark_joins) as ``viterbi_kernels`` takes them."""
         joins, mark_joins = np.zeros(256, bool), False
@@ -252,10 +259,11 @@ class UnigramEncoder:
         self._long = _aligned(max(1, buckets // 8) * 32)
         self.state = np.zeros(k.STATE_SIZE, np.int64)
 
-    @property
+    @cached_property
     def narrow_tables(self) -> tuple:
-        """``nodes`` to ``segment_state`` as ``raw_unigram_kernels`` takes them."""
+        """``cells`` to ``segment_state`` as ``raw_unigram_kernels`` takes them."""
         return (
+            *self._model.cells,
             self._nodes, self._weights, self._ids, self._scores, self._narrow_scores, self._lengths, self._model.unknown_score,
             self._unk_id, self._byte_ids, self._pairs, self._joins, self._mark_joins, k.LIMITS, self._short, self._long,
             self.state,

@@ -162,6 +162,12 @@ class Charsmap:
         """bool over the code points: whether a source may begin with the character."""
         return check.first_characters(self.units) > 0
 
+    @cached_property
+    def source_characters(self) -> np.ndarray:
+        """uint8 over the code points: what each character is to the sources, in the bits of ``charsmap_check_kernels``; all
+        of them when the rules are too many to look through."""
+        return check.source_characters(self.units, frozen(self.targets), 16 * MAX_RULES)
+
     def __eq__(self, other) -> bool:
         return isinstance(other, Charsmap) and self.to_bytes() == other.to_bytes()
 

@@ -3,13 +3,18 @@
 import numpy as np
 
 from shardpiece.kernel_cache import kernel
-from shardpiece.text.normalization.character_kernels import encode
+from shardpiece.text.normalization.character_kernels import decode, encode
 from shardpiece.text.normalization.charsmap_kernels import LABEL_MASK, NO_UNIT, VALUE_MASK, children
 
 # In bytes. More would make a search at every position slow.
 MAX_SOURCE = 1024
 
 DAMAGED = -1
+# What a character is to the sources.
+SINGLE, STARTS, LATER, SPACE, ODD = 1, 2, 4, 8, 16
+"""One by itself; the first of a longer one; a later one; one by itself that becomes a space; and of one that becomes nothing,
+or something else with a space in it."""
+
 NOT_SEEN = -1
 OPEN = -2
 
@@ -161,3 +166,71 @@ def used_bytes(units):
                 stack[depth] = below
                 depth += 1
     return result
+
+
+@kernel
+def source_characters(units, targets, most):
+    """uint8 over the code points: bits SINGLE, STARTS, LATER, SPACE and ODD of the sources that a character occurs in. All
+    bits of all characters when there are more than ``most`` steps. The trie is one that ``find_values`` has checked."""
+    n = len(units)
+    result = np.zeros(0x110000, np.uint8)
+    if n == 0:
+        return result
+    raw = np.empty(MAX_SOURCE + 4, np.uint8)
+    blocks = np.empty(MAX_SOURCE + 2, np.int64)
+    blocks[0] = children(np.int64(units[0]))
+    raw[0] = 0
+    depth = 0
+    steps = 0
+    while depth >= 0:
+        b = np.int64(raw[depth]) + 1
+        while b < 256:
+            node = blocks[depth] ^ b
+            if node < n and np.int64(units[node]) & LABEL_MASK == b:
+                break
+            b += 1
+        steps += 1
+        if steps > most:
+            result[:] = 255
+            return result
+        if b == 256:
+            depth -= 1
+            continue
+        raw[depth] = b
+        unit = np.int64(units[node])
+        node ^= children(unit)
+        if unit & 0x100 and node < n:
+            value = np.int64(units[node]) & VALUE_MASK
+            mark_source(raw, depth + 1, targets, value, result)
+        if node < n + 256 and depth + 1 < MAX_SOURCE:
+            depth += 1
+            blocks[depth] = node
+            raw[depth] = 0
+    return result
+
+
+@kernel
+def mark_source(raw, length, targets, value, result):
+    """What ``source_characters`` says of the characters of the source raw[:length]."""
+    spaces = np.int64(0)
+    size = np.int64(0)
+    while targets[value + size] != 0:
+        spaces += np.int64(targets[value + size] == 0x20)
+        size += 1
+    i = 0
+    while i < length:
+        b = raw[i]
+        width = 1 if b < 0xC0 else 2 if b < 0xE0 else 3 if b < 0xF0 else 4
+        if i + width > length:
+            return  # in the middle of a character, where no rule counts
+        i += width
+    i = 0
+    while i < length:
+        c, width = decode(raw[:length], i)
+        bits = LATER if i > 0 else SINGLE if width == length else STARTS
+        if size == 1 and spaces == 1 and width == length:
+            bits |= SPACE
+        elif size == 0 or spaces > 0:
+            bits |= ODD
+        result[c] |= bits
+        i += width
