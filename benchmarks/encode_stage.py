@@ -9,8 +9,8 @@ core, read before. "stage": the encode stage on --cores cores, the job as the st
 what the driver does before and after, which takes as long for any corpus: reading the tokenizer's file, making its tables,
 picking words. The session's first call, which starts the Python workers, is shown apart. Kernel and stage both begin with the
 frequent words of the corpus's own word table ("cold": the first eighth, without). Documents come again in every round beyond the
-shared corpora's 247 MB, and most of their words are then known: such figures are warm, of the kernel as of the stage. Medians
-of --repeats. With --directory, corpus and word tables stay there for the next run.
+shared corpora's 247 MB, and most of their words are then known: such figures are warm, of the kernel as of the stage. Kernel and
+stage take turns; medians of --repeats, the last column of the ratios. With --directory, corpus and word tables stay there for the next run.
 """
 
 import argparse
@@ -85,41 +85,54 @@ def kernel_seconds(tokenizer: Tokenizer, batches: list[Documents]) -> float:
     return seconds(run)
 
 
-def kernel(config: JobConfig, tokenizer: Tokenizer) -> tuple[float, float, float]:
-    """(bytes of text, seconds cold, seconds with the frequent words known)."""
-    raw = packed.pack(tokenizer)
-    splits = plan_input(list_files(config.input), Columns("text")).splits
-    batches = [documents for _, documents in read_documents(splits, Columns("text"), "replace")]
-    tokenizer.encode("compiled")
-    size = sum(documents.size for documents in batches)
-    cold = kernel_seconds(packed.unpack(raw, _CACHE_BYTES), batches[: max(1, len(batches) // 8)])
-    share = sum(documents.size for documents in batches[: max(1, len(batches) // 8)])
-    warm = packed.unpack(raw, _CACHE_BYTES)
-    words = warm_words(config.encode.warm_words, warm, _CACHE_BYTES, required=True)
-    words.encode_with(warm)
-    return size, cold * size / share, kernel_seconds(warm, batches)
+class Kernel:
+    """Splitting and encoding alone, of a corpus that was read before."""
+
+    def __init__(self, config: JobConfig, tokenizer: Tokenizer):
+        self._raw = packed.pack(tokenizer)
+        splits = plan_input(list_files(config.input), Columns("text")).splits
+        self._batches = [documents for _, documents in read_documents(splits, Columns("text"), "replace")]
+        self._words = warm_words(config.encode.warm_words, tokenizer, _CACHE_BYTES, required=True)
+        self.size = sum(documents.size for documents in self._batches)
+
+    def cold_rate(self) -> float:
+        """Bytes per second of the first eighth, with nothing known."""
+        some = self._batches[: max(1, len(self._batches) // 8)]
+        size = sum(documents.size for documents in some)
+        return size / kernel_seconds(packed.unpack(self._raw, _CACHE_BYTES), some)
+
+    def rate(self) -> float:
+        """Bytes per second of all of it, with the frequent words known."""
+        warm = packed.unpack(self._raw, _CACHE_BYTES)
+        self._words.encode_with(warm)
+        return self.size / kernel_seconds(warm, self._batches)
 
 
-def measure(get_spark: Callable, config: JobConfig, options, output: Path) -> list[str]:
+def measure(get_spark: Callable, config: JobConfig, options, output: Path) -> list[list[str]]:
+    """Kernel and stage in turn, as the machine is faster at one time than at another."""
     tokenizer = load(config.encode.tokenizer)
-    size, cold, warm = kernel(config, tokenizer)
+    tokenizer.encode("compiled")
+    kernel = Kernel(config, tokenizer)
+    cold = kernel.cold_rate()
     rows = []
     for shard_format in options.formats:
-        times = []
+        calls, stages, kernels = [], [], []
         for i in range(options.repeats + 1):
+            if i:
+                kernels.append(kernel.rate())
             place = output / f"{shard_format}-{i}"
             run = config.model_copy(
                 update={"encode": config.encode.model_copy(update={"format": [shard_format], "output": str(place)})}
             )
             began = time.perf_counter()
-            job = encode(get_spark, run).seconds
-            times.append((job, time.perf_counter() - began))
+            stages.append(kernel.size / encode(get_spark, run).seconds)
+            calls.append(time.perf_counter() - began)
             shutil.rmtree(place)
-        first = times[0][1]
-        stage, call = (statistics.median(column) for column in zip(*times[1:], strict=True))
+        stage, warm = statistics.median(stages[1:]), statistics.median(kernels)
+        share = statistics.median(a / b for a, b in zip(stages[1:], kernels, strict=True)) / options.cores
         rows.append(
-            [shard_format, f"{size / cold / 1e6:.0f}", f"{size / warm / 1e6:.0f}", f"{first:.1f}",
-             f"{call:.1f}", f"{stage:.1f}", f"{size / stage / 1e6:.0f}", f"{warm / options.cores / stage:.0%}"]
+            [shard_format, f"{cold / 1e6:.0f}", f"{warm / 1e6:.0f}", f"{calls[0]:.1f}",
+             f"{statistics.median(calls[1:]):.1f}", f"{kernel.size / stage:.1f}", f"{stage / 1e6:.0f}", f"{share:.0%}"]
         )  # fmt: skip
     return rows
 
