@@ -58,9 +58,8 @@ _NEWLINE = np.uint8(0x0A)
 
 
 @plain_kernel
-def is_one_piece(data, start, end):
-    """Whether the document data[start:end] is not to be cut: it holds ▁, or so few spaces that hardly a piece would be
-    looked up."""
+def look_over(data, start, end):
+    """(whether the document data[start:end] holds ▁, whether it has so few spaces that hardly a piece would be looked up)."""
     spaces = np.int64(0)
     i = np.int64(start)
     while i + 66 <= len(data) and i + 66 <= end:
@@ -70,15 +69,21 @@ def is_one_piece(data, start, end):
             found &= mask_of_range(data, i, np.uint8(0), np.uint8(0xE2), np.uint8(1))
             found &= mask_of_range(data, i + 2, np.uint8(0), np.uint8(0x81), np.uint8(1))
             if found != _ZERO:
-                return True
+                return True, False
         i += 64
-    if spaces * SPARSE < i - start:
-        return True
+    sparse = spaces * SPARSE < i - start
     while i + 2 < end:
         if data[i] == 0xE2 and data[i + 1] == 0x96 and data[i + 2] == 0x81:
-            return True
+            return True, sparse
         i += 1
-    return False
+    return False, sparse
+
+
+@plain_kernel
+def is_one_piece(data, start, end):
+    """Whether the document data[start:end] is not to be cut."""
+    marked, sparse = look_over(data, start, end)
+    return marked or sparse
 
 
 @inlined_kernel

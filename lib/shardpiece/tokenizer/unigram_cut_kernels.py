@@ -18,22 +18,10 @@ the end of each document that ends in it. ``cursor`` (int64 [CURSOR]): where the
 
 import numpy as np
 
-from shardpiece.intrinsics import (
-    MIX_1,
-    MIX_2,
-    MIX_3,
-    bit_count,
-    get,
-    load64,
-    mask_of_range,
-    prefetch,
-    put,
-    trailing_zeros,
-)
+from shardpiece.intrinsics import bit_count, get, mask_of_range, prefetch, put, trailing_zeros
 from shardpiece.kernel_cache import inlined_kernel, plain_kernel
 from shardpiece.text.normalization.character_kernels import decode
-from shardpiece.tokenizer.raw_word_kernels import LONGEST, SHORT
-from shardpiece.tokenizer.raw_word_kernels import is_one_piece as is_sparse
+from shardpiece.tokenizer.raw_word_kernels import LONGEST, SHORT, key_of_long, key_of_short, look_over
 from shardpiece.tokenizer.word_cache_kernels import NO_BUCKET, long_bucket, short_bucket
 
 BLOCK = 512
@@ -55,10 +43,7 @@ CURSOR = 11
 _PROBES = 32
 _ONE = np.uint64(1)
 _ZERO = np.uint64(0)
-_2, _3, _29, _32, _48, _56 = (np.uint64(n) for n in (2, 3, 29, 32, 48, 56))
-# By length, the bytes of a piece in its two integers.
-_LOW_MASKS = np.array([2 ** (8 * min(n, 8)) - 1 for n in range(SHORT + 1)], np.uint64)
-_HIGH_MASKS = np.array([2 ** (8 * max(n - 8, 0)) - 1 for n in range(SHORT + 1)], np.uint64)
+_2, _3 = np.uint64(2), np.uint64(3)
 
 
 @inlined_kernel
@@ -80,30 +65,10 @@ def is_mostly_inert(data, start, end, pages, classes):
 
 
 @plain_kernel
-def has_mark(data, start, end):
-    """Whether ▁ stands in data[start:end]."""
-    i = np.int64(start)
-    while i + 66 <= end:
-        found = mask_of_range(data, i + 1, np.uint8(0), np.uint8(0x96), np.uint8(1))
-        if found != _ZERO:
-            found &= mask_of_range(data, i, np.uint8(0), np.uint8(0xE2), np.uint8(1))
-            found &= mask_of_range(data, i + 2, np.uint8(0), np.uint8(0x81), np.uint8(1))
-            if found != _ZERO:
-                return True
-        i += 64
-    while i + 2 < end:
-        if data[i] == 0xE2 and data[i + 1] == 0x96 and data[i + 2] == 0x81:
-            return True
-        i += 1
-    return False
-
-
-@plain_kernel
 def is_one_piece(data, start, end, pages, classes):
     """Whether the document data[start:end] is not to be cut: it holds ▁, or there are hardly places for it."""
-    if not is_sparse(data, start, end):
-        return False
-    return len(classes) == 0 or has_mark(data, start, end) or not is_mostly_inert(data, start, end, pages, classes)
+    marked, sparse = look_over(data, start, end)
+    return marked or (sparse and (len(classes) == 0 or not is_mostly_inert(data, start, end, pages, classes)))
 
 
 @inlined_kernel
@@ -288,35 +253,6 @@ def cut_pieces(data, offsets, cursor, lines, safe, pages, classes, chinese, star
     cursor[UNKNOWN] = np.int64(unknown)
     cursor[DONE] = np.int64(d == n_documents)
     return ended
-
-
-@inlined_kernel
-def key_of_short(data, start, n, marked):
-    """The two integers of a piece of n <= SHORT bytes."""
-    if start + 16 <= len(data):
-        lo, hi = load64(data, start) & get(_LOW_MASKS, n), load64(data, start + 8) & get(_HIGH_MASKS, n)
-    else:
-        lo, hi = _ZERO, _ZERO
-        for i in range(n):
-            if i < 8:
-                lo |= np.uint64(data[start + i]) << np.uint64(8 * i)
-            else:
-                hi |= np.uint64(data[start + i]) << np.uint64(8 * i - 64)
-    return lo, hi | (np.uint64(n) << _56) | (np.uint64(marked) << _48)
-
-
-@inlined_kernel
-def key_of_long(data, start, stop, marked):
-    """The hash of a longer piece, never 0; the lowest bit says whether it is marked."""
-    h = np.uint64(stop - start) * MIX_3
-    i = start
-    while i + 8 < stop:
-        h = (h ^ load64(data, i)) * MIX_1
-        h ^= h >> _32
-        i += 8
-    h = (h ^ load64(data, stop - 8)) * MIX_2
-    h = (h ^ (h >> _29)) * MIX_1
-    return ((h ^ (h >> _32) | _2) & ~_ONE) | np.uint64(marked)
 
 
 @plain_kernel

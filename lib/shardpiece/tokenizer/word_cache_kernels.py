@@ -23,7 +23,6 @@ from shardpiece.intrinsics import (
     MIX_3,
     copy_4,
     get,
-    hash_bytes,
     load64,
     load_key,
     prefetch,
@@ -44,11 +43,10 @@ STATE_LONG_MISSES = 3
 STATE_UNCACHED = 4
 STATE_SIZE = 5
 
-_4, _8, _32, _56, _60 = np.uint64(4), np.uint64(8), np.uint64(32), np.uint64(56), np.uint64(60)
+_4, _8, _29, _32, _56, _60 = (np.uint64(n) for n in (4, 8, 29, 32, 56, 60))
 _LOW_32 = np.int64(0xFFFFFFFF)
 _ONE = np.uint64(1)
 _ZERO = np.uint64(0)
-_SEED = np.uint64(0)
 # By length, the bytes of a word in its two integers.
 _LOW_MASKS = np.array([2 ** (8 * min(n, 8)) - 1 for n in range(SHORT + 1)], np.uint64)
 _HIGH_MASKS = np.array([2 ** (8 * max(n - 8, 0)) - 1 for n in range(SHORT + 1)], np.uint64)
@@ -73,10 +71,19 @@ def short_bucket(lo, hi, short_table):
     return np.int64(h >> _32) & np.int64(len(short_table) - 8)
 
 
-@plain_kernel
+@inlined_kernel
 def long_hash(data, start, end):
-    """The hash (uint64) of a longer word, never 0."""
-    h = hash_bytes(data, start, end, _SEED)
+    """The hash (uint64) of a longer word, never 0. As ``hash_bytes``, but that the last eight bytes may have been among those
+    before: nothing is masked."""
+    h = np.uint64(end - start) * MIX_3
+    i = start
+    while i + 8 < end:
+        h = (h ^ load64(data, i)) * MIX_1
+        h ^= h >> _32
+        i += 8
+    h = (h ^ load64(data, end - 8)) * MIX_2
+    h = (h ^ (h >> _29)) * MIX_1
+    h ^= h >> _32
     return h if h != _ZERO else _ONE
 
 
