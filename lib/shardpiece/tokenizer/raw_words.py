@@ -115,7 +115,8 @@ def _plan(engine: TextEngine, model: Model, texts: tuple[str, ...]) -> _Plan | N
         lines = all(plain[c] == _SPACE and not (later[c] or goes_on[c]) for c in b"\t\n")
         lines = lines and not any(c in text for text in symbols for c in "\t\n")
     else:
-        joined = any(b"\n" in piece and piece != b"\n" for piece in model.vocab if piece is not None)
+        pieces = np.searchsorted(model.vocab.offsets, np.flatnonzero(model.vocab.data == 0x0A), side="right") - 1
+        joined = bool((np.diff(model.vocab.offsets)[pieces] > 1).any())
         spelled = b"\n" in model.vocab or getattr(model, "byte_fallback", False)
         lines = spelled and not (joined or begins[0x0A] or later[0x0A] or any("\n" in text for text in symbols))
     kept = [c for c in range(0x21, 0x7F) if plain[c] == c and not later[c]]
@@ -129,12 +130,11 @@ def _tied(engine: TextEngine, model: Model) -> np.ndarray:
     """uint8 [256]: whether text may not be cut at a space behind a character that ends with this byte."""
     tied = np.zeros(256, np.uint8)
     if _cuts(engine) == NOWHERE:
-        mark = MARK.encode()
-        for piece in model.vocab:
-            parts = [] if piece is None else piece.split(mark)
-            for part in parts[:-1]:
-                if part:
-                    tied[part[-1]] = 1
+        data = model.vocab.data
+        marks = np.flatnonzero((data[:-2] == 0xE2) & (data[1:-1] == 0x96) & (data[2:] == 0x81))
+        free = np.zeros(len(data) + 3, bool)  # at the front of a piece, or behind another mark
+        free[model.vocab.offsets] = free[marks + 3] = True
+        tied[data[marks[~free[marks]] - 1]] = 1
     return read_only(tied)
 
 
