@@ -173,6 +173,7 @@ def test_a_vocabulary_is_a_sequence_of_pieces():
     assert vocab[1:3] == (None, b"")
     assert b"a" in vocab
     assert b"b" not in vocab
+    assert (vocab.index(b""), vocab.index(None)) == (2, 1)
     assert None in vocab
     assert vocab == Vocabulary(vocab.data, vocab.offsets, vocab.present)
     assert vocab != Vocabulary.of([b"a", b"", b"", "世".encode()])

@@ -48,9 +48,9 @@ class Vocabulary(Sequence):
     def slots(self) -> np.ndarray:
         """int32: where kernels find the id of a piece (see ``piece_kernels``). Raises FormatError when two ids are the same
         piece."""
-        return self.index(self.present)
+        return self.slots_of(self.present)
 
-    def index(self, wanted: np.ndarray, room: int = 2) -> np.ndarray:
+    def slots_of(self, wanted: np.ndarray, room: int = 2) -> np.ndarray:
         """``slots`` of the pieces that are ``wanted`` (bool [ids]) alone, at least ``room`` times as many."""
         slots = np.full(1 << max(4, (room * int(wanted.sum())).bit_length()), -1, np.int32)
         second = int(k.index_pieces(self.data, self.offsets, wanted, slots))
