@@ -172,7 +172,9 @@ class BPEEncoder:
         self._vocab = model.vocab
         # Words that are tokens but not what merging gives are looked for first.
         unreachable = model.vocab.present & ~tables.reachable
-        self._whole = model.vocab.slots_of(unreachable, room=8) if model.ignore_merges and unreachable.any() else _NOTHING
+        self._whole = (
+            model.vocab.slots_of(unreachable, room=8) if model.ignore_merges and unreachable.any() else _NOTHING
+        )
         # Where two tokens were made out of order, whether they can be neighbours is found by merging their symbols.
         self._scratch = max(k.MERGED, 2 * int(np.diff(tables.starts).max(initial=0)))
         self._seen = np.full(1 << 16, pair_kernels.NEVER_SEEN, np.uint64)

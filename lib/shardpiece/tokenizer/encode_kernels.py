@@ -232,18 +232,9 @@ def encode_words(
             data, word_ends, first, last, prepared, lows, highs, buckets, short_table, long_table
         )  # fmt: skip
         n_missing, n_long = find_words(
-            last - first,
-            lows,
-            highs,
-            buckets,
-            entries,
-            short_table,
-            long_table,
-            ring_bytes,
-            ring_tokens,
-            missing,
+            last - first, lows, highs, buckets, entries, short_table, long_table, ring_bytes, ring_tokens, state, missing,
             missing_long,
-        )
+        )  # fmt: skip
         state[STATE_SHORT_MISSES] += n_missing
         if len(cells) > 0:
             n_missing, n_long = by_characters(data, word_ends, first, missing, n_missing, missing_long, n_long)

@@ -137,18 +137,9 @@ def encode_words(
             data, word_ends, first, last, prepared, lows, highs, buckets, short_table, long_table
         )  # fmt: skip
         n_missing, _ = find_words(
-            last - first,
-            lows,
-            highs,
-            buckets,
-            entries,
-            short_table,
-            long_table,
-            ring_bytes,
-            ring_tokens,
-            missing,
+            last - first, lows, highs, buckets, entries, short_table, long_table, ring_bytes, ring_tokens, state, missing,
             missing_long,
-        )
+        )  # fmt: skip
         for x in range(n_missing):
             i = missing[x]
             start = word_ends[first + i - 1] if first + i > 0 else np.int64(first_byte)

@@ -190,7 +190,7 @@ def prepare_words(data, word_ends, first, last, start, lows, highs, buckets, sho
 
 @plain_kernel
 def find_words(
-    n, lows, highs, buckets, entries, short_table, long_table, ring_bytes, ring_tokens, missing, missing_long
+    n, lows, highs, buckets, entries, short_table, long_table, ring_bytes, ring_tokens, state, missing, missing_long
 ):  # fmt: skip
     """Look the short ones of n prepared words up: ``entries`` (int64) receives where each is, if it does not move. One that is
     not there gets an entry without tokens, so that its next occurrence is, and a place in ``missing`` (int64 [n + 1]).
@@ -198,6 +198,9 @@ def find_words(
     the numbers of both."""
     found = np.int64(0)
     found_long = np.int64(0)
+    # What lies before these places has been written over.
+    first_byte = get(state, np.int64(STATE_BYTES)) - np.int64(len(ring_bytes))
+    first_token = get(state, np.int64(STATE_TOKENS)) - np.int64(len(ring_tokens))
     for i in range(n):
         bucket = get(buckets, i)
         if bucket < 0:
@@ -205,9 +208,10 @@ def find_words(
             if bucket != NO_BUCKET:
                 h = get(lows, i)
                 entry = ~bucket + 4 * np.int64(get(long_table, ~bucket) != h)
-                if get(long_table, entry) == h:
-                    prefetch(ring_bytes, np.int64(get(long_table, entry + 1)) & np.int64(len(ring_bytes) - 1))
-                    prefetch(ring_tokens, np.int64(get(long_table, entry + 2)) & np.int64(len(ring_tokens) - 1))
+                of_bytes, of_tokens = np.int64(get(long_table, entry + 1)), np.int64(get(long_table, entry + 2))
+                if get(long_table, entry) == h and of_bytes >= first_byte and of_tokens >= first_token:
+                    prefetch(ring_bytes, of_bytes & np.int64(len(ring_bytes) - 1))
+                    prefetch(ring_tokens, of_tokens & np.int64(len(ring_tokens) - 1))
                 else:
                     put(missing_long, found_long, i)
                     found_long += 1
