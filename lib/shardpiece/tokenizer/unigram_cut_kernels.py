@@ -30,7 +30,6 @@ ROOM = BLOCK + 72
 
 MARKED, WHOLE, IS_INERT = 1, 2, 4
 KIND_BITS = 3
-KIND = 7
 
 CHINESE, CHINESE_LEADS = 0xE4, 6
 """With so many bytes from this one on begin the Chinese characters, which are taken together."""

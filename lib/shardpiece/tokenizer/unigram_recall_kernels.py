@@ -1,10 +1,10 @@
 """Numba kernels of the cache of raw words for Unigram models: prepared pieces are looked up, and their tokens written while
 the scores are added up in float32; see ``raw_unigram_kernels``.
 
-Entries are those of ``word_cache_kernels``, but: ``short_table``: the first of four ids has the number of the limit in its bits
-from ID_BITS on, ids that are not there are the one behind the last. A count above UNKNOWN_INLINE: as many tokens more, of which
-one with a number in these bits (never the first) is the unknown token, and stands for so many characters. IN_RING, for all else: the place in the rings, and the number of tokens, of pieces
-of the path (from bit 16) and of the limit (from bit 32). ``long_table``: the last integer has the same, and the length from bit
+Entries are those of ``word_cache_kernels``, but: ``short_table``: the first of four ids has the number of the limit in its bits from
+27 on, ids that are not there are the one behind the last. A count above UNKNOWN_INLINE: as many tokens more, of which one with a
+number in these bits (never the first) is the unknown token, and stands for so many characters. IN_RING, for all else: the place
+in the rings, and the number of tokens, of pieces of the path (from bit 16) and of the limit (from bit 32). ``long_table``: the last integer has the same, and the length from bit
 48. ``ring_tokens`` (int32) has tokens, and ``ring_scores`` (float32) at the same place the scores along the path.
 
 ``fused_id``: the unknown token, which is written once for any number of neighbours; -2 for a model in which there are none.
